@@ -33,9 +33,10 @@ CREATE TABLE executions (
     completed_at     timestamptz,
     -- When the workflow's time limit ends it; set when it starts.
     deadline_at      timestamptz,
-    -- Whoever runs the execution holds its lease; every write is fenced by the token.
+    -- Whoever runs the execution holds its lease; every write is fenced by the
+    -- token. The lease lasts as long as its process lives.
     lease_token      uuid,
-    lease_expires_at timestamptz,
+    lease_process_id uuid,
     PRIMARY KEY (id)
 ) PARTITION BY RANGE (id);
 CREATE INDEX executions_newest ON executions (tenant_id, id DESC);
@@ -92,7 +93,19 @@ $$;
 
 SELECT execution_partitions_make(3);
 
+-- Every running process of the service, kept alive by its heartbeat. Executions
+-- are leased to a process and River's jobs name it: when it is dead, others take
+-- its work over (internal/process).
+CREATE TABLE processes (
+    id           uuid        PRIMARY KEY,
+    role         text        NOT NULL CHECK (role IN ('all', 'api', 'worker')),
+    started_at   timestamptz NOT NULL DEFAULT now(),
+    heartbeat_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
+
 -- +goose Down
+DROP TABLE processes;
 DROP TABLE execution_payloads, executions;
 DROP FUNCTION execution_partitions_make;
 DROP FUNCTION uuid_at;

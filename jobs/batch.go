@@ -1,0 +1,50 @@
+package jobs
+
+import (
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+)
+
+// BatchPreProcessing reads the sources of a batch and records its items.
+type BatchPreProcessing struct {
+	TenantID uuid.UUID `json:"tenant_id"`
+	BatchID  uuid.UUID `json:"batch_id"`
+}
+
+// Kind names the job.
+func (BatchPreProcessing) Kind() string { return "batch_pre_processing" }
+
+// InsertOpts puts it on the queue of stages.
+func (BatchPreProcessing) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueBatchStage}
+}
+
+// BatchItemRun runs the items of a batch from index FirstItem up to, not
+// including, EndItem: one where the workflow has effects, about a thousand
+// where it has none.
+type BatchItemRun struct {
+	TenantID  uuid.UUID `json:"tenant_id"`
+	BatchID   uuid.UUID `json:"batch_id"`
+	FirstItem int32     `json:"first_item"`
+	EndItem   int32     `json:"end_item"`
+}
+
+// Kind names the job.
+func (BatchItemRun) Kind() string { return "batch_item_run" }
+
+// InsertOpts puts it on the queue of items.
+func (BatchItemRun) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueBatchItem} }
+
+// BatchPostProcessing writes the output package of a batch.
+type BatchPostProcessing struct {
+	TenantID uuid.UUID `json:"tenant_id"`
+	BatchID  uuid.UUID `json:"batch_id"`
+}
+
+// Kind names the job.
+func (BatchPostProcessing) Kind() string { return "batch_post_processing" }
+
+// InsertOpts puts it on the queue of stages.
+func (BatchPostProcessing) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueBatchStage}
+}

@@ -1,0 +1,102 @@
+// Package jobs declares the kinds of background work as River sees them:
+// arguments, queue, attempts. It also holds the one configuration of River's
+// client. It must know nothing but River; the work itself is done by
+// jobs/workers.
+package jobs
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// Client is River's client on pgx.
+type Client = river.Client[pgx.Tx]
+
+// Schema is where River's tables live.
+const Schema = "river"
+
+// The queues.
+const (
+	QueueExecution   = "execution"   // executions somebody waits for
+	QueueBatchItem   = "batch_item"  // items of batches
+	QueueBatchStage  = "batch_stage" // pre- and post-processing
+	QueueMaintenance = "maintenance" // partitions
+)
+
+const (
+	// attemptsMax is high because a crash costs an attempt too: a job must
+	// outlive any series of them.
+	attemptsMax        = 1000
+	completedRetention = 15 * time.Minute
+	// softStopTimeout is how long a stop waits before it interrupts running
+	// jobs, which then go back to the queue without using an attempt.
+	softStopTimeout = 15 * time.Second
+	// fetchCooldown also debounces the insert notifications of this client; a
+	// second insert within it would wait for the next poll.
+	fetchCooldown = 5 * time.Millisecond
+	retryDelayMax = 10 * time.Second
+)
+
+// Config is what a client needs to know.
+type Config struct {
+	// ProcessID identifies this process to River and in table processes.
+	ProcessID uuid.UUID
+	Logger    *slog.Logger
+	// Workers of every kind; nil for a client that only inserts.
+	Workers *river.Workers
+}
+
+// NewClient returns River's client. Every kind must be registered on Workers:
+// a leader that lacks one discards its jobs.
+func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
+	config := &river.Config{
+		ID:                          c.ProcessID.String(),
+		Schema:                      Schema,
+		Logger:                      c.Logger,
+		FetchCooldown:               fetchCooldown,
+		FetchPollInterval:           time.Second,
+		MaxAttempts:                 attemptsMax,
+		CompletedJobRetentionPeriod: completedRetention,
+		SoftStopTimeout:             softStopTimeout,
+		// Workers bound their own time; what a dead process held is given back
+		// by internal/process long before River would rescue it.
+		JobTimeout:          -1,
+		RetryPolicy:         retryPolicy{},
+		ReindexerIndexNames: []string{"river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
+	}
+	if c.Workers != nil {
+		config.Workers = c.Workers
+		config.Queues = map[string]river.QueueConfig{
+			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond},
+			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
+			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
+			QueueMaintenance: {MaxWorkers: 1},
+		}
+		config.PeriodicJobs = []*river.PeriodicJob{
+			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {
+				return PartitionMaintenance{}, nil
+			}, &river.PeriodicJobOpts{RunOnStart: true}),
+		}
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), config)
+	if err != nil {
+		return nil, fmt.Errorf("make River's client: %w", err)
+	}
+	return client, nil
+}
+
+// retryPolicy repeats a job that met an error, which is the database's being
+// away rather than the job's own fault, after 1 s, 2 s … up to 10 s.
+type retryPolicy struct{}
+
+func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
+	return time.Now().Add(min(time.Duration(len(job.Errors)+1)*time.Second, retryDelayMax))
+}

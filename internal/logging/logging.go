@@ -1,0 +1,67 @@
+// Package logging makes the process's logger: text on a terminal, JSON
+// otherwise, with what the context knows about the work at hand (request,
+// tenant, execution) in every line. It must know no domain type.
+package logging
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// The names of the attributes that a context carries into its lines.
+const (
+	RequestID   = "requestId"
+	Tenant      = "tenant"
+	ExecutionID = "executionId"
+	BatchID     = "executionBatchId"
+)
+
+// New returns a logger that writes to w lines of at least the given level.
+func New(w io.Writer, level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewJSONHandler(w, options)
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		handler = slog.NewTextHandler(w, options)
+	}
+	return slog.New(NewHandler(handler))
+}
+
+type contextKey struct{}
+
+// With returns a context whose log lines carry one more attribute, for use
+// with the logger's Context methods. A name that is there already is replaced.
+func With(ctx context.Context, name, value string) context.Context {
+	had, _ := ctx.Value(contextKey{}).([]slog.Attr)
+	attrs := make([]slog.Attr, 0, len(had)+1)
+	for _, attr := range had {
+		if attr.Key != name {
+			attrs = append(attrs, attr)
+		}
+	}
+	return context.WithValue(ctx, contextKey{}, append(attrs, slog.String(name, value)))
+}
+
+// NewHandler returns a handler that adds the attributes of With to each record
+// before it passes it on.
+func NewHandler(next slog.Handler) slog.Handler { return &handler{next} }
+
+type handler struct{ slog.Handler }
+
+func (h *handler) Handle(ctx context.Context, record slog.Record) error {
+	if attrs, ok := ctx.Value(contextKey{}).([]slog.Attr); ok {
+		record.AddAttrs(attrs...)
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &handler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{h.Handler.WithGroup(name)}
+}

@@ -62,14 +62,16 @@ func (p *Process) run(ctx context.Context) {
 	defer ticker.Stop()
 	// After the database or this process was away, every other process may
 	// look dead; none is taken for dead until all had the time to beat again.
-	steadySince := time.Now()
+	steadySince, beaten := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		begun := time.Now()
+		if time.Since(beaten) > 2*beatInterval {
+			steadySince = time.Now()
+		}
 		err := p.beat(ctx)
 		if err == nil && p.role != "api" && time.Since(steadySince) > DeadAfter {
 			err = p.takeBack(ctx)
@@ -79,10 +81,9 @@ func (p *Process) run(ctx context.Context) {
 		}
 		if err != nil {
 			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
+			continue
 		}
-		if err != nil || time.Since(begun) > beatInterval {
-			steadySince = time.Now()
-		}
+		beaten = time.Now()
 	}
 }
 

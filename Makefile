@@ -1,0 +1,64 @@
+# `make help` lists what there is. CI (.ci/run) uses these targets or the same
+# plain go commands.
+
+SHELL := /bin/bash
+GO ?= go
+
+# The tools have modules of their own, so that their dependencies stay out of
+# the service's. CGO_ENABLED=0 spares sqlc its long C build.
+LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+SQLC := CGO_ENABLED=0 $(GO) tool -modfile=tools/go.mod sqlc
+
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## start everything, run the sample workflows, keep serving
+	$(GO) run ./cmd/tranche demo
+
+.PHONY: test
+test: ## all tests; they start their own PostgreSQL
+	$(GO) test ./...
+
+.PHONY: race
+race: ## all tests with the race detector
+	$(GO) test -race ./...
+
+.PHONY: lint
+lint: ## golangci-lint with the rules of .golangci.yml (the first build takes minutes)
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: ## gofumpt and the order of imports
+	$(LINT) fmt ./...
+
+.PHONY: generate
+generate: ## write everything generated anew: queries, testdata, openapi
+	$(SQLC) generate
+	$(GO) generate ./...
+	$(MAKE) openapi
+
+.PHONY: check-generated
+check-generated: ## fail where a generated file differs from its source
+	$(SQLC) diff
+	$(SQLC) vet
+	$(GO) test ./testdata ./api -run 'Golden|Generated|OpenAPI'
+
+.PHONY: openapi
+openapi: ## write the golden OpenAPI document anew
+	$(GO) test ./api -run OpenAPI -update
+
+.PHONY: bench
+bench: ## benchmarks of the engine and the expressions alone
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: fuzz
+fuzz: ## fuzz every parser for FUZZTIME (30s) each
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done

@@ -62,10 +62,10 @@ CREATE TABLE refresh_tokens (
     FOREIGN KEY (tenant_id, family_id) REFERENCES refresh_token_families (tenant_id, id)
 );
 
--- private_key is sealed under the key from the environment or a file.
+-- private_key is sealed under the master key, which is not in the database. The
+-- public key is derived from it, so that a row somebody slips in verifies nothing.
 CREATE TABLE signing_keys (
     id          text        PRIMARY KEY,
-    public_key  json        NOT NULL,
     private_key bytea       NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     retired_at  timestamptz

@@ -3,3 +3,12 @@ INSERT INTO tenants (id, slug) VALUES (@id, @slug);
 
 -- name: SysTenantGetBySlug :one
 SELECT id, slug, created_at, revoked_at FROM tenants WHERE slug = @slug;
+
+-- name: TenantLimitSet :exec
+-- per_minute null: unlimited.
+INSERT INTO tenant_limits (tenant_id, category, per_minute)
+VALUES (@tenant_id, @category, sqlc.narg(per_minute))
+ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute;
+
+-- name: TenantLimitList :many
+SELECT category, per_minute FROM tenant_limits WHERE tenant_id = @tenant_id;

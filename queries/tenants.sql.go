@@ -40,3 +40,50 @@ func (q *Queries) SysTenantInsert(ctx context.Context, db DBTX, arg SysTenantIns
 	_, err := db.Exec(ctx, sysTenantInsert, arg.ID, arg.Slug)
 	return err
 }
+
+const tenantLimitList = `-- name: TenantLimitList :many
+SELECT category, per_minute FROM tenant_limits WHERE tenant_id = $1
+`
+
+type TenantLimitListRow struct {
+	Category  string
+	PerMinute *int32
+}
+
+func (q *Queries) TenantLimitList(ctx context.Context, db DBTX, tenantID uuid.UUID) ([]TenantLimitListRow, error) {
+	rows, err := db.Query(ctx, tenantLimitList, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TenantLimitListRow{}
+	for rows.Next() {
+		var i TenantLimitListRow
+		if err := rows.Scan(&i.Category, &i.PerMinute); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tenantLimitSet = `-- name: TenantLimitSet :exec
+INSERT INTO tenant_limits (tenant_id, category, per_minute)
+VALUES ($1, $2, $3)
+ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute
+`
+
+type TenantLimitSetParams struct {
+	TenantID  uuid.UUID
+	Category  string
+	PerMinute *int32
+}
+
+// per_minute null: unlimited.
+func (q *Queries) TenantLimitSet(ctx context.Context, db DBTX, arg TenantLimitSetParams) error {
+	_, err := db.Exec(ctx, tenantLimitSet, arg.TenantID, arg.Category, arg.PerMinute)
+	return err
+}

@@ -28,51 +28,42 @@ type Principal struct {
 // Has reports whether the principal has a scope.
 func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scope) }
 
-// Token is the answer to a client that presented its secret: both shapes of
-// section 5 of the interface specification in one (decisions 2.1).
-type Token struct {
-	AccessToken  string
-	RefreshToken string
-	ExpiresIn    time.Duration
-	ExpiresAt    time.Time
-}
-
 // Config is what a Service is made of besides the database.
 type Config struct {
-	// Issuer is the iss and the aud of access tokens: the service's public
-	// address. Tokens of another issuer are refused.
+	// Issuer is the iss and the aud of access tokens. Tokens of another issuer
+	// are refused.
 	Issuer string
 	// Keys seals the private signing keys.
 	Keys *seal.Keyring
-	// Clock tells when tokens begin and end.
+	// Clock tells when access tokens begin and end.
 	Clock func() time.Time
 }
 
-// Service issues and verifies access tokens.
+// Service issues and verifies tokens. It is safe for concurrent use.
 type Service struct {
-	pool *pgxpool.Pool
-	cfg  Config
+	pool     *pgxpool.Pool
+	issuer   string
+	clock    func() time.Time
+	keys     *keyStore
+	verified *verifiedTokens
 }
 
-// New returns a Service with the signing keys of the database loaded; the
-// first one is made here.
+// New returns a Service with the signing keys of the database loaded; where
+// there is none yet, it makes the first. It fails when the keys are sealed
+// under a master key other than those of Config.
 func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) {
-	return &Service{pool: pool, cfg: cfg}, ctx.Err()
-}
-
-// IssueToken exchanges a client's id and secret for an access token and a
-// refresh token. Wrong credentials, a revoked client and a client of a revoked
-// tenant are all the same fault.Unauthorized.
-func (s *Service) IssueToken(ctx context.Context, clientID, secret string) (Token, error) {
-	return Token{}, ctx.Err()
-}
-
-// Verify returns the principal of an access token; anything but a token that
-// this service signed and that is valid now is fault.Unauthorized. It asks the
-// database only when the token names a key that is not known yet.
-func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
-	return Principal{}, ctx.Err()
+	keys := &keyStore{pool: pool, master: cfg.Keys, clock: cfg.Clock}
+	if err := keys.start(ctx); err != nil {
+		return nil, err
+	}
+	return &Service{
+		pool:     pool,
+		issuer:   cfg.Issuer,
+		clock:    cfg.Clock,
+		keys:     keys,
+		verified: newVerifiedTokens(),
+	}, nil
 }
 
 // KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517).
-func (s *Service) KeySet() []byte { return nil }
+func (s *Service) KeySet() []byte { return s.keys.current.Load().document }

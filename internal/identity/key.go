@@ -1,0 +1,175 @@
+package identity
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/seal"
+	"tranche/queries"
+)
+
+const (
+	signatureAlgorithm = jose.ES256
+	tokenType          = "at+jwt" // RFC 9068, 2.1
+	// keyReloadEvery bounds how often tokens that name unknown keys can make
+	// this process ask the database.
+	keyReloadEvery   = time.Second
+	keyReloadTimeout = 3 * time.Second
+)
+
+// keySet is what the database's signing keys are at one moment. It is never
+// changed, only replaced.
+type keySet struct {
+	signer   jose.Signer // by the newest key that is not retired; nil if there is none
+	public   map[string]*ecdsa.PublicKey
+	document []byte // the JSON Web Key Set
+}
+
+// keyStore keeps the current keySet and replaces it when a token names a key
+// that another process made since.
+type keyStore struct {
+	pool    *pgxpool.Pool
+	master  *seal.Keyring
+	clock   func() time.Time
+	current atomic.Pointer[keySet]
+
+	reloading  sync.Mutex
+	reloadedAt time.Time // guarded by reloading
+}
+
+// start loads the keys and makes the first one where there is none that signs.
+// The lock lets processes that start together agree on one.
+func (k *keyStore) start(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
+			return err
+		}
+		set, err := k.load(ctx, tx)
+		if err != nil || set.signer != nil {
+			return err
+		}
+		return k.makeTx(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("make the first signing key: %w", err)
+	}
+	_, err = k.reload(ctx)
+	return err
+}
+
+// makeTx inserts a new ES256 key. Its id is its thumbprint (RFC 7638).
+func (k *keyStore) makeTx(ctx context.Context, tx pgx.Tx) error {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	thumbprint, err := (&jose.JSONWebKey{Key: &private.PublicKey}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	id := base64.RawURLEncoding.EncodeToString(thumbprint)
+	return queries.New().SysSigningKeyInsert(ctx, tx, queries.SysSigningKeyInsertParams{
+		ID: id, PrivateKey: k.master.Seal(der, "signing_keys", id),
+	})
+}
+
+// find returns the public key of an id. An unknown id makes it look into the
+// database, at most once a second; nil means that there is no such key.
+func (k *keyStore) find(ctx context.Context, id string) (*ecdsa.PublicKey, error) {
+	if public, ok := k.current.Load().public[id]; ok {
+		return public, nil
+	}
+	k.reloading.Lock()
+	defer k.reloading.Unlock()
+	set := k.current.Load()
+	if set.public[id] != nil || k.clock().Sub(k.reloadedAt) < keyReloadEvery {
+		return set.public[id], nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyReloadTimeout)
+	defer cancel()
+	set, err := k.reload(ctx)
+	k.reloadedAt = k.clock()
+	if err != nil {
+		return nil, err
+	}
+	return set.public[id], nil
+}
+
+func (k *keyStore) reload(ctx context.Context) (*keySet, error) {
+	set, err := k.load(ctx, k.pool)
+	if err != nil {
+		return nil, err
+	}
+	k.current.Store(set)
+	return set, nil
+}
+
+func (k *keyStore) load(ctx context.Context, db queries.DBTX) (*keySet, error) {
+	rows, err := queries.New().SysSigningKeyList(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("load the signing keys: %w", err)
+	}
+	set := &keySet{public: make(map[string]*ecdsa.PublicKey, len(rows))}
+	document := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, row := range rows {
+		private, err := k.open(row)
+		if err != nil {
+			return nil, fmt.Errorf("signing key %s: %w", row.ID, err)
+		}
+		if set.signer == nil && row.RetiredAt == nil {
+			if set.signer, err = newSigner(row.ID, private); err != nil {
+				return nil, fmt.Errorf("signing key %s: %w", row.ID, err)
+			}
+		}
+		set.public[row.ID] = &private.PublicKey
+		document.Keys = append(document.Keys, jose.JSONWebKey{
+			Key: &private.PublicKey, KeyID: row.ID, Algorithm: string(signatureAlgorithm), Use: "sig",
+		})
+	}
+	if set.document, err = json.Marshal(document); err != nil {
+		return nil, fmt.Errorf("write the key set: %w", err)
+	}
+	return set, nil
+}
+
+func (k *keyStore) open(row queries.SysSigningKeyListRow) (*ecdsa.PrivateKey, error) {
+	der, err := k.master.Open(row.PrivateKey, "signing_keys", row.ID)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, err
+	}
+	private, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || private.Curve != elliptic.P256() {
+		return nil, errors.New("not a P-256 key")
+	}
+	return private, nil
+}
+
+func newSigner(id string, private *ecdsa.PrivateKey) (jose.Signer, error) {
+	return jose.NewSigner(
+		jose.SigningKey{Algorithm: signatureAlgorithm, Key: jose.JSONWebKey{Key: private, KeyID: id}},
+		(&jose.SignerOptions{}).WithType(tokenType),
+	)
+}

@@ -1,0 +1,60 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// slugForm is what a tenant's slug looks like; the table checks the same.
+var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// Tenant is a customer of the service, apart from all others.
+type Tenant struct {
+	ID        uuid.UUID
+	Slug      string
+	CreatedAt time.Time
+	RevokedAt *time.Time
+}
+
+// CreateTenant makes a tenant. A slug of the wrong form is fault.Invalid, one
+// that exists fault.Conflict.
+func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, error) {
+	if !slugForm.MatchString(slug) {
+		return Tenant{}, fault.New(fault.Invalid,
+			"a tenant's slug is 1 to 63 lower-case letters, digits and hyphens and does not begin with a hyphen")
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Tenant{}, err
+	}
+	err = queries.New().SysTenantInsert(ctx, db, queries.SysTenantInsertParams{ID: id, Slug: slug})
+	if violation := (*pgconn.PgError)(nil); errors.As(err, &violation) && violation.ConstraintName == "tenants_slug_key" {
+		return Tenant{}, fault.Wrap(err, fault.Conflict, "there is a tenant %s already", slug)
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("insert tenant %s: %w", slug, err)
+	}
+	return FindTenant(ctx, db, slug)
+}
+
+// FindTenant returns the tenant of a slug, or fault.NotFound.
+func FindTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, error) {
+	row, err := queries.New().SysTenantGetBySlug(ctx, db, slug)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Tenant{}, fault.Wrap(err, fault.NotFound, "there is no tenant of this slug")
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("look up tenant %s: %w", slug, err)
+	}
+	return Tenant(row), nil
+}

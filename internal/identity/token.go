@@ -1,0 +1,227 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// Lives of tokens (decisions 2.2, 2.3).
+const (
+	accessTokenTTL        = 86400 * time.Second
+	refreshTokenIdleTTL   = 7 * 24 * time.Hour
+	refreshTokenFamilyTTL = 30 * 24 * time.Hour
+	// clockLeeway is how far the clocks of replicas may differ.
+	clockLeeway = 30 * time.Second
+	// accessTokenBytesMax bounds what Verify looks at; our own take about 900.
+	accessTokenBytesMax = 4096
+)
+
+// Token is the answer to a client that presented its secret: both shapes of
+// section 5 of the interface specification in one (decisions 2.1).
+type Token struct {
+	AccessToken  string
+	RefreshToken string
+	ExpiresIn    time.Duration
+	ExpiresAt    time.Time // of the access token
+}
+
+// claims are those of RFC 9068 and, of our own, the tenant and the sandbox.
+type claims struct {
+	Issuer     string           `json:"iss"`
+	Audience   jwt.Audience     `json:"aud"`
+	Subject    uuid.UUID        `json:"sub"`
+	ClientID   uuid.UUID        `json:"client_id"`
+	Tenant     uuid.UUID        `json:"tenant"`
+	TenantSlug string           `json:"tenant_slug"`
+	Sandbox    bool             `json:"sandbox,omitempty"`
+	Scope      string           `json:"scope"`
+	IssuedAt   *jwt.NumericDate `json:"iat"`
+	NotBefore  *jwt.NumericDate `json:"nbf"`
+	Expiry     *jwt.NumericDate `json:"exp"`
+	ID         uuid.UUID        `json:"jti"`
+}
+
+// IssueToken exchanges a client's id and secret for an access token and a
+// refresh token. Wrong credentials, a revoked client and a client of a revoked
+// tenant are all the same fault.Unauthorized.
+func (s *Service) IssueToken(ctx context.Context, clientID, secret string) (Token, error) {
+	principal, err := s.login(ctx, clientID, secret)
+	if err != nil {
+		return Token{}, err
+	}
+	access, expiresAt, err := s.sign(principal)
+	if err != nil {
+		return Token{}, fmt.Errorf("sign an access token for client %s: %w", principal.ClientID, err)
+	}
+	refresh, err := s.beginFamily(ctx, principal)
+	if err != nil {
+		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", principal.ClientID, err)
+	}
+	return Token{AccessToken: access, RefreshToken: refresh, ExpiresIn: accessTokenTTL, ExpiresAt: expiresAt}, nil
+}
+
+// login compares the secret with every live one of the client, and with none
+// in particular where the client is unknown, in the same time.
+func (s *Service) login(ctx context.Context, clientID, secret string) (Principal, error) {
+	id, err := uuid.Parse(clientID)
+	if err != nil {
+		return Principal{}, errWrongCredentials()
+	}
+	client, err := queries.New().SysClientGetForLogin(ctx, s.pool, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		client.SecretHashes, client.IsRevoked = [][]byte{make([]byte, sha256.Size)}, true
+	} else if err != nil {
+		return Principal{}, fmt.Errorf("look up client %s: %w", id, err)
+	}
+	presented, match := sha256.Sum256([]byte(secret)), 0
+	for _, hash := range client.SecretHashes {
+		match |= subtle.ConstantTimeCompare(hash, presented[:])
+	}
+	if match != 1 || client.IsRevoked {
+		return Principal{}, errWrongCredentials()
+	}
+	scopes := make([]Scope, len(client.Scopes))
+	for i, scope := range client.Scopes {
+		scopes[i] = Scope(scope)
+	}
+	return Principal{
+		TenantID: client.TenantID, TenantSlug: client.TenantSlug, ClientID: id,
+		Scopes: scopes, IsSandbox: client.IsSandbox,
+	}, nil
+}
+
+func (s *Service) sign(p Principal) (token string, expiresAt time.Time, err error) {
+	now := s.clock().UTC().Truncate(time.Second)
+	expiresAt = now.Add(accessTokenTTL)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	scopes := make([]string, len(p.Scopes))
+	for i, scope := range p.Scopes {
+		scopes[i] = string(scope)
+	}
+	token, err = jwt.Signed(s.keys.current.Load().signer).Claims(claims{
+		Issuer: s.issuer, Audience: jwt.Audience{s.issuer},
+		Subject: p.ClientID, ClientID: p.ClientID, Tenant: p.TenantID, TenantSlug: p.TenantSlug,
+		Sandbox: p.IsSandbox, Scope: strings.Join(scopes, " "),
+		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(expiresAt),
+		ID: id,
+	}).Serialize()
+	return token, expiresAt, err
+}
+
+func (s *Service) beginFamily(ctx context.Context, p Principal) (string, error) {
+	family, err := uuid.NewV7()
+	if err != nil {
+		return "", err
+	}
+	token := newSecret(refreshTokenPrefix)
+	hash := sha256.Sum256([]byte(token))
+	return token, queries.New().RefreshTokenInsertFamily(ctx, s.pool, queries.RefreshTokenInsertFamilyParams{
+		TokenHash: hash[:], FamilyID: family, TenantID: p.TenantID, ClientID: p.ClientID,
+		IdleSeconds: refreshTokenIdleTTL.Seconds(), FamilySeconds: refreshTokenFamilyTTL.Seconds(),
+	})
+}
+
+// Verify returns the principal of an access token; anything but a token that
+// this service signed and that is valid now is fault.Unauthorized. It asks the
+// database only when the token names a key that is not known yet.
+func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
+	if len(token) > accessTokenBytesMax {
+		return Principal{}, errWrongToken()
+	}
+	hash := sha256.Sum256([]byte(token))
+	c, ok := s.verified.get(hash)
+	if !ok {
+		var err error
+		if c, err = s.read(ctx, token); err != nil {
+			return Principal{}, err
+		}
+	}
+	now := s.clock()
+	if now.Add(clockLeeway).Before(c.notBefore) || !now.Add(-clockLeeway).Before(c.expiresAt) {
+		return Principal{}, errWrongToken()
+	}
+	if !ok {
+		s.verified.put(hash, c)
+	}
+	return c.principal, nil
+}
+
+// read checks everything about a token that does not change with time.
+func (s *Service) read(ctx context.Context, token string) (verifiedToken, error) {
+	refused := errWrongToken()
+	if !isCanonical(token) {
+		return verifiedToken{}, refused
+	}
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{signatureAlgorithm})
+	if err != nil {
+		return verifiedToken{}, refused
+	}
+	// Only kid and typ of the header count: jwk, jku, x5c and x5u are ignored.
+	header := signed.Signatures[0].Header
+	if header.ExtraHeaders[jose.HeaderType] != tokenType {
+		return verifiedToken{}, refused
+	}
+	public, err := s.keys.find(ctx, header.KeyID)
+	if err != nil {
+		return verifiedToken{}, err
+	}
+	if public == nil {
+		return verifiedToken{}, refused
+	}
+	payload, err := signed.Verify(public)
+	if err != nil {
+		return verifiedToken{}, refused
+	}
+	var c claims
+	if err := json.Unmarshal(payload, &c); err != nil || !s.accepts(c) {
+		return verifiedToken{}, refused
+	}
+	principal := Principal{TenantID: c.Tenant, TenantSlug: c.TenantSlug, ClientID: c.ClientID, IsSandbox: c.Sandbox}
+	for scope := range strings.FieldsSeq(c.Scope) {
+		principal.Scopes = append(principal.Scopes, Scope(scope))
+	}
+	return verifiedToken{principal: principal, notBefore: c.NotBefore.Time(), expiresAt: c.Expiry.Time()}, nil
+}
+
+func (s *Service) accepts(c claims) bool {
+	return c.Issuer == s.issuer && slices.Contains(c.Audience, s.issuer) &&
+		c.ClientID != uuid.Nil && c.Subject == c.ClientID && c.Tenant != uuid.Nil && c.ID != uuid.Nil &&
+		c.IssuedAt != nil && c.NotBefore != nil && c.Expiry != nil
+}
+
+// isCanonical reports whether a token is three parts in base64url without
+// stray bits or line breaks, so that one token has one text.
+func isCanonical(token string) bool {
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && !slices.ContainsFunc(parts, func(part string) bool {
+		_, err := base64.RawURLEncoding.Strict().DecodeString(part)
+		return err != nil || part == "" || strings.ContainsAny(part, "\r\n")
+	})
+}
+
+func errWrongCredentials() error {
+	return fault.New(fault.Unauthorized, "the client id or the secret is wrong")
+}
+
+func errWrongToken() error {
+	return fault.New(fault.Unauthorized, "the access token is invalid or has expired")
+}

@@ -1,0 +1,23 @@
+// Package testdata holds the sample data of the demo and the tests: loan
+// applications and the workflows that judge them. README.md beside it says
+// what they are. It must know nothing else of the project.
+package testdata
+
+import "embed"
+
+//go:generate go run generate.go
+
+// Applications is loan-applications.csv: a header and 2,000 rows, of which
+// about three in a hundred do not match the workflows' input schema.
+//
+//go:embed loan-applications.csv
+var Applications []byte
+
+// Workflows holds workflows/*.json: bodies for POST /v2/workflows.
+//
+//go:embed workflows/*.json
+var Workflows embed.FS
+
+// BureauURL is where the workflows expect the credit bureau. Whoever creates
+// them replaces it by the address of theirs.
+const BureauURL = "https://bureau.example"

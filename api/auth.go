@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+)
+
+type principalKey struct{}
+
+// principal returns who calls. In an operation without a scope there is
+// nobody, and the answer is the zero Principal, which owns nothing.
+func principal(ctx context.Context) identity.Principal {
+	p, _ := ctx.Value(principalKey{}).(identity.Principal)
+	return p
+}
+
+// authenticate verifies the bearer token of operations that declare a scope
+// and checks that the token has it. It runs before the body is read.
+func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	scope := declared(ctx.Operation()).scope
+	if scope == "" {
+		next(ctx)
+		return
+	}
+	p, err := s.verify(ctx)
+	if err != nil {
+		s.refuse(ctx, s.problem(ctx.Context(), err))
+		return
+	}
+	noted := context.WithValue(noteTenant(ctx.Context(), p.TenantSlug), principalKey{}, p)
+	if !p.Has(scope) {
+		problem := s.problem(noted, fault.New(fault.Forbidden, "the token lacks the scope %s", scope))
+		problem.header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s"`, scope))
+		s.refuse(ctx, problem)
+		return
+	}
+	next(huma.WithContext(ctx, noted))
+}
+
+func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
+	header := ctx.Header("Authorization")
+	if header == "" {
+		return identity.Principal{}, fault.New(fault.Unauthorized, "a bearer token is required")
+	}
+	scheme, token, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return identity.Principal{}, fault.New(fault.Unauthorized, "the Authorization header must be: Bearer and a token")
+	}
+	return s.config.Verify(ctx.Context(), strings.TrimSpace(token))
+}
+
+// refuse answers with a problem instead of calling the handler.
+func (s *Server) refuse(ctx huma.Context, p *Problem) {
+	r, w := humachi.Unwrap(ctx)
+	var writer http.ResponseWriter = w
+	s.writeProblem(writer, r, p)
+}

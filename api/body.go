@@ -1,0 +1,168 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+)
+
+const jsonType = "application/json"
+
+// bodyReadTimeout is how long a body may take to arrive before 408.
+const bodyReadTimeout = 30 * time.Second
+
+// wholeBody names the body as a whole in details.
+const wholeBody = "body"
+
+type bodyKey struct{}
+
+// body returns the request's body as an exactjson value; nil without a body.
+func body(ctx context.Context) any { return ctx.Value(bodyKey{}) }
+
+// readBody reads the body within the operation's limits, checks that it is
+// strict JSON that matches the declared schema, and passes it on.
+func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
+	if method := ctx.Method(); method == http.MethodGet || method == http.MethodHead || method == http.MethodDelete {
+		next(ctx) // a body has no meaning there (RFC 9110, 9.3) and is not looked at
+		return
+	}
+	r, w := humachi.Unwrap(ctx)
+	op := ctx.Operation()
+	text, err := receive(w, r, declared(op).bodyMax)
+	if err == nil {
+		err = checkContentType(r, text)
+	}
+	var value any
+	if err == nil {
+		value, err = s.decodeBody(op, text)
+	}
+	if err != nil {
+		s.refuse(ctx, s.problem(ctx.Context(), err))
+		return
+	}
+	next(&bodyContext{
+		humaContext: ctx,
+		reader:      bytes.NewReader(text),
+		ctx:         context.WithValue(ctx.Context(), bodyKey{}, value),
+	})
+}
+
+// receive reads a body of at most limit bytes within bodyReadTimeout.
+func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if limit == 0 {
+		limit = bodyMaxDefault
+	}
+	tooLarge := fault.New(fault.TooLarge, "the body is larger than %d bytes", limit)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	// Not every ResponseWriter has deadlines (those of tests have none); the
+	// limit in bytes holds regardless.
+	control := http.NewResponseController(w)
+	//nolint:forbidigo // a deadline of the connection is of the machine's clock
+	_ = control.SetReadDeadline(time.Now().Add(bodyReadTimeout))
+	var text bytes.Buffer
+	if r.ContentLength > 0 {
+		text.Grow(int(r.ContentLength))
+	}
+	n, err := io.Copy(&text, io.LimitReader(r.Body, limit+1))
+	_ = control.SetReadDeadline(time.Time{})
+	var timeout net.Error
+	switch {
+	case n > limit:
+		return nil, tooLarge
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, fault.Wrap(err, fault.Timeout, "the body took longer than %d s to arrive", int(bodyReadTimeout.Seconds()))
+	case err != nil:
+		return nil, fault.Wrap(err, fault.Invalid, "the body could not be read to its end")
+	}
+	return text.Bytes(), nil
+}
+
+// checkContentType wants JSON in UTF-8. A missing type counts as JSON, and
+// where there is no body its type does not matter (decisions 1.4).
+func checkContentType(r *http.Request, text []byte) error {
+	header := r.Header.Get("Content-Type")
+	if len(text) == 0 || header == "" {
+		return nil
+	}
+	kind, parameters, err := mime.ParseMediaType(header)
+	charset, given := parameters["charset"]
+	if err != nil || kind != jsonType || given && !strings.EqualFold(charset, "utf-8") {
+		return fault.New(fault.UnsupportedMedia, "the body must be %s in UTF-8", jsonType)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return fault.New(fault.UnsupportedMedia, "the body must not have a Content-Encoding")
+	}
+	return nil
+}
+
+// decodeBody returns the value of a body, or all that is wrong with it.
+func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		if op.RequestBody != nil && op.RequestBody.Required {
+			return nil, fault.New(fault.Invalid, "the request is invalid").
+				WithDetails(fault.Detail{Field: wholeBody, Message: "is required", SubCode: fault.MissingRequiredField})
+		}
+		return nil, nil
+	}
+	value, err := exactjson.Decode(text)
+	if err != nil {
+		detail := fault.Detail{Field: wholeBody, Message: "must be JSON"}
+		var malformed *exactjson.Error
+		if errors.As(err, &malformed) {
+			detail.Message = malformed.Message
+			if malformed.Path != "" {
+				detail.Field = malformed.Path
+			}
+		}
+		return nil, fault.New(fault.Invalid, "the body is not acceptable JSON").WithDetails(detail)
+	}
+	schema := emptyObject
+	if op.RequestBody != nil {
+		schema = op.RequestBody.Content[jsonType].Schema
+	}
+	if details := s.validate(schema, value); len(details) > 0 {
+		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+	}
+	return value, nil
+}
+
+// emptyObject is the schema of the body of operations that take none: an
+// empty object is let pass.
+var emptyObject = &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false}
+
+// humaContext is embedded under another name than Context, which is one of
+// its methods.
+type humaContext huma.Context
+
+// bodyContext gives Huma the body that has been read.
+type bodyContext struct {
+	humaContext
+	ctx    context.Context
+	reader io.Reader
+}
+
+func (c *bodyContext) Context() context.Context { return c.ctx }
+func (c *bodyContext) BodyReader() io.Reader    { return c.reader }
+func (c *bodyContext) Unwrap() huma.Context     { return c.humaContext }
+
+// Header says that the body is JSON, which it has been checked to be.
+func (c *bodyContext) Header(name string) string {
+	if strings.EqualFold(name, "Content-Type") {
+		return jsonType
+	}
+	return c.humaContext.Header(name)
+}

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/swaggest/swgui/v5emb"
+
+	"tranche/internal/identity"
+)
+
+const (
+	bearerScheme = "bearer"
+	documentPath = "/openapi.json"
+	docsPath     = "/docs"
+)
+
+const documentDescription = `Tenants define workflows (graphs of tasks) and run them for one borrower or for a million.
+
+Conventions:
+
+- Bodies are JSON (UTF-8); members and query parameters that an operation does not have are refused, and so are duplicate names. An optional member that is null counts as absent.
+- Times are RFC 3339 in UTC with milliseconds. Numbers that are passed on keep their exact decimal text.
+- Every answer carries ` + "`X-Request-Id`" + `: yours, if you send one of 1 to 128 characters from ` + "`A-Za-z0-9._-`" + `, else a new one.
+- Every error has the body of the schema Problem, whatever answers it.
+- Lists page by ` + "`page`" + ` and ` + "`per-page`" + `; ` + "`cursor`" + ` instead of ` + "`page`" + ` walks long lists steadily.
+- **[ext]** marks what goes beyond the original interface; it is optional for the caller.`
+
+// humaConfig is what Huma is told about the service as a whole. Its own
+// document and documents page are off: they are served by documentRoutes.
+func humaConfig() huma.Config {
+	config := huma.DefaultConfig("Tranche", "1")
+	config.CreateHooks = nil // no $schema members
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
+	config.Formats = map[string]huma.Format{jsonType: huma.DefaultJSONFormat}
+	config.Info.Description = documentDescription
+	config.Servers = []*huma.Server{{URL: "/", Description: "This service"}}
+	config.Tags = []*huma.Tag{
+		{Name: "Identity", Description: "Tokens and the keys that sign them."},
+		{Name: "Workflows", Description: "Definitions: drafted, published, archived."},
+		{Name: "Executions", Description: "Running a workflow for one subject."},
+		{Name: "Batches", Description: "Running a workflow for many subjects."},
+		{Name: "Stores", Description: "Uploads and packages of files."},
+		{Name: "Service", Description: "The state of the service itself."},
+	}
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: scopesDescription()},
+	}
+	config.Components.Headers = map[string]*huma.Header{
+		"RequestId":  {Description: "Identifies the request; repeated in errors.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"RetryAfter": {Description: "Whole seconds after which to try again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		"Allow":      {Description: "The methods that the path has.", Schema: &huma.Schema{Type: huma.TypeString}},
+	}
+	config.Components.Responses = problemResponses()
+	return config
+}
+
+func scopesDescription() string {
+	text := "An access token of POST /identity/resources/auth/v1/api-token. Its scopes are those of the client:\n"
+	for _, scope := range identity.Scopes() {
+		text += "\n- `" + string(scope) + "`"
+	}
+	return text
+}
+
+// problemSample is what the document says about one status of failure.
+type problemSample struct {
+	status              int
+	name, description   string
+	code, message       string
+	detail, why, refine string // of the example; may be empty
+}
+
+func problemSamples() []problemSample {
+	return []problemSample{
+		{http.StatusBadRequest, "BadRequest", "The body or a parameter is malformed; details name every fault.", "VALIDATION_ERROR", "the request is invalid", "name", "is required", "MISSING_REQUIRED_FIELD"},
+		{http.StatusUnauthorized, "Unauthorized", "The bearer token is missing or invalid.", "UNAUTHORIZED", "a bearer token is required", "", "", ""},
+		{http.StatusForbidden, "Forbidden", "The token lacks a scope, which the message names.", "FORBIDDEN", "the token lacks the scope workflows:write", "", "", ""},
+		{http.StatusNotFound, "NotFound", "There is no such thing, or it is another tenant's.", "NOT_FOUND", "there is no such workflow", "", "", ""},
+		{http.StatusRequestTimeout, "RequestTimeout", "The body took too long to arrive.", "REQUEST_TIMEOUT", "the body took longer than 30 s to arrive", "", "", ""},
+		{http.StatusConflict, "Conflict", "The state of the resource forbids it.", "CONFLICT", "only a draft can be published; this workflow is active", "", "", "INVALID_WORKFLOW_STATUS"},
+		{http.StatusPreconditionFailed, "PreconditionFailed", "If-Match names an older version of the resource.", "PRECONDITION_FAILED", "the workflow has changed since the version that If-Match names", "", "", ""},
+		{http.StatusRequestEntityTooLarge, "PayloadTooLarge", "The body is larger than the operation allows.", "PAYLOAD_TOO_LARGE", "the body is larger than 1048576 bytes", "", "", ""},
+		{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The body is not of a type that the operation takes.", "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json in UTF-8", "", "", ""},
+		{http.StatusUnprocessableEntity, "UnprocessableEntity", "The request is well-formed but cannot be processed.", "UNPROCESSABLE_ENTITY", "the input does not match the workflow's schema", "amount", "must be number, but is string", "INPUT_SCHEMA_MISMATCH"},
+		{http.StatusTooManyRequests, "TooManyRequests", "The rate limit of the tenant is used up.", "RATE_LIMITED", "too many requests", "", "", ""},
+		{http.StatusInternalServerError, "InternalServerError", "An unexpected error; the log has its cause under the request id.", "INTERNAL_ERROR", "an unexpected error occurred", "", "", ""},
+		{http.StatusServiceUnavailable, "ServiceUnavailable", "The service is temporarily unavailable.", "SERVICE_UNAVAILABLE", "the database cannot be reached", "", "", ""},
+	}
+}
+
+// responseName is the component that documents a status of failure.
+func responseName(status int) string {
+	for _, sample := range problemSamples() {
+		if sample.status == status {
+			return sample.name
+		}
+	}
+	panic(fmt.Sprintf("api: status %d has no documented problem", status))
+}
+
+func problemResponses() map[string]*huma.Response {
+	responses := map[string]*huma.Response{}
+	for _, sample := range problemSamples() {
+		example := Problem{
+			Code: sample.code, Message: sample.message, ErrorSubCode: sample.refine,
+			Details: []ProblemDetail{}, RequestID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",
+		}
+		if sample.detail != "" {
+			example.Details = append(example.Details, ProblemDetail{Field: sample.detail, Message: sample.why})
+		}
+		response := &huma.Response{
+			Description: sample.description,
+			Headers:     requestIDHeaders(),
+			Content: map[string]*huma.MediaType{jsonType: {
+				Schema:  &huma.Schema{Ref: "#/components/schemas/Problem"},
+				Example: example,
+			}},
+		}
+		if sample.status == http.StatusTooManyRequests || sample.status == http.StatusServiceUnavailable {
+			response.Headers["Retry-After"] = &huma.Header{Ref: "#/components/headers/RetryAfter"}
+		}
+		responses[sample.name] = response
+	}
+	return responses
+}
+
+func requestIDHeaders() map[string]*huma.Header {
+	return map[string]*huma.Header{requestIDHeader: {Ref: "#/components/headers/RequestId"}}
+}
+
+// completeDocument adds to a registered operation what Huma does not derive:
+// examples and the headers of every answer.
+func (s *Server) completeDocument(op *operation) {
+	h := documented(s.huma.OpenAPI(), op.method, op.path)
+	delete(h.Responses, "default")
+	if h.RequestBody != nil && op.requestExample != "" {
+		h.RequestBody.Content[jsonType].Example = json.RawMessage(op.requestExample)
+	}
+	for status, response := range h.Responses {
+		if response.Ref != "" {
+			continue
+		}
+		if response.Headers == nil {
+			response.Headers = map[string]*huma.Header{}
+		}
+		response.Headers[requestIDHeader] = &huma.Header{Ref: "#/components/headers/RequestId"}
+		content := response.Content[jsonType]
+		if content != nil && content.Example == nil && op.responseExample != "" && status == strconv.Itoa(h.DefaultStatus) {
+			content.Example = json.RawMessage(op.responseExample)
+		}
+	}
+}
+
+// documented returns the operation of a route in the document.
+func documented(document *huma.OpenAPI, method, path string) *huma.Operation {
+	item := document.Paths[path]
+	switch method {
+	case http.MethodGet:
+		return item.Get
+	case http.MethodPost:
+		return item.Post
+	case http.MethodPut:
+		return item.Put
+	case http.MethodPatch:
+		return item.Patch
+	default:
+		return item.Delete
+	}
+}
+
+// documentRoutes renders the document once, after every endpoint has been
+// registered, and serves it and the page that shows it.
+func (s *Server) documentRoutes() {
+	document, err := json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("api: the OpenAPI document cannot be written: %v", err))
+	}
+	s.document = append(document, '\n')
+	sum := sha256.Sum256(s.document)
+	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	s.router.Get(documentPath, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", etag)
+		w.Header().Set("Cache-Control", "no-cache")
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", jsonType)
+		_, _ = w.Write(s.document)
+	})
+	page := v5emb.New("Tranche", documentPath, docsPath+"/")
+	s.router.Get(docsPath, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, docsPath+"/", http.StatusMovedPermanently)
+	})
+	s.router.Get(docsPath+"/*", page.ServeHTTP)
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tranche/internal/exactjson"
+)
+
+// JSON is any JSON value with its numbers' exact text, in requests and
+// answers; the value is one of package exactjson.
+type JSON struct{ Value any }
+
+// UnmarshalJSON reads the value exactly.
+func (j *JSON) UnmarshalJSON(text []byte) error {
+	value, err := exactjson.Decode(text)
+	j.Value = value
+	return err
+}
+
+// MarshalJSON writes the value exactly.
+func (j JSON) MarshalJSON() ([]byte, error) { return exactjson.Encode(j.Value) }
+
+// Schema says that it may be anything; huma.SchemaProvider.
+func (JSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
+// JSONObject is an object of any members with their exact text.
+type JSONObject struct{ Members map[string]any }
+
+// UnmarshalJSON reads the members exactly; null leaves them nil.
+func (o *JSONObject) UnmarshalJSON(text []byte) error {
+	value, err := exactjson.Decode(text)
+	o.Members, _ = value.(map[string]any)
+	return err
+}
+
+// MarshalJSON writes the members exactly; an object without any is {}.
+func (o JSONObject) MarshalJSON() ([]byte, error) {
+	if o.Members == nil {
+		return []byte("{}"), nil
+	}
+	return exactjson.Encode(o.Members)
+}
+
+// Schema says that it is an object; huma.SchemaProvider.
+func (JSONObject) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+// JSONArray is an array of any items with their exact text.
+type JSONArray struct{ Items []any }
+
+// UnmarshalJSON reads the items exactly; null leaves them nil.
+func (a *JSONArray) UnmarshalJSON(text []byte) error {
+	value, err := exactjson.Decode(text)
+	a.Items, _ = value.([]any)
+	return err
+}
+
+// MarshalJSON writes the items exactly; an array without any is [].
+func (a JSONArray) MarshalJSON() ([]byte, error) {
+	if a.Items == nil {
+		return []byte("[]"), nil
+	}
+	return exactjson.Encode(a.Items)
+}
+
+// Schema says that it is an array; huma.SchemaProvider.
+func (JSONArray) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{}}
+}
+
+// Timestamp is a time as the API writes it: RFC 3339, UTC, milliseconds
+// (decisions 1.2).
+type Timestamp struct{ time.Time }
+
+const timestampLayout = "2006-01-02T15:04:05.000Z"
+
+// stamp returns t as the API writes it.
+func stamp(t time.Time) Timestamp { return Timestamp{t} }
+
+// stampOrNil is stamp for a time that may be absent.
+func stampOrNil(t *time.Time) *Timestamp {
+	if t == nil {
+		return nil
+	}
+	return &Timestamp{*t}
+}
+
+// MarshalJSON writes the time.
+func (t Timestamp) MarshalJSON() ([]byte, error) {
+	return json.Marshal(t.UTC().Format(timestampLayout))
+}
+
+// UnmarshalJSON reads any RFC 3339 time.
+func (t *Timestamp) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &t.Time) }
+
+// Schema says that it is a date-time; huma.SchemaProvider.
+func (Timestamp) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Examples: []any{"2026-11-21T02:09:25.123Z"}}
+}

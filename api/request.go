@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/fault"
+	"tranche/internal/logging"
+)
+
+const requestIDHeader = "X-Request-Id"
+
+// requestIDPattern is what a caller's own request id may look like (decisions 1.6).
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+// request is what is learnt about a request while it is answered, for the line
+// that is logged at its end.
+type request struct {
+	id          string
+	tenant      string
+	executionID string
+}
+
+type requestKey struct{}
+
+func requestOf(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	return &request{}
+}
+
+func requestID(ctx context.Context) string { return requestOf(ctx).id }
+
+// noteTenant names the tenant in every log line of the request from here on.
+func noteTenant(ctx context.Context, slug string) context.Context {
+	requestOf(ctx).tenant = slug
+	return logging.With(ctx, logging.Tenant, slug)
+}
+
+// noteExecution names the execution in every log line of the request from here on.
+func noteExecution(ctx context.Context, id uuid.UUID) context.Context {
+	requestOf(ctx).executionID = id.String()
+	return logging.With(ctx, logging.ExecutionID, id.String())
+}
+
+// observe gives each request its id and logs a line when it has been answered.
+// The query is left out: signed addresses carry their signature there.
+func (s *Server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := s.config.Clock()
+		req := &request{id: r.Header.Get(requestIDHeader)}
+		if !requestIDPattern.MatchString(req.id) {
+			req.id = uuid.Must(uuid.NewV7()).String()
+		}
+		ctx := context.WithValue(logging.With(r.Context(), logging.RequestID, req.id), requestKey{}, req)
+		recorded := &recorder{ResponseWriter: w}
+		recorded.Header().Set(requestIDHeader, req.id)
+		recorded.Header().Set("X-Content-Type-Options", "nosniff")
+		recorded.Header().Set("Cache-Control", "no-store")
+		defer func() {
+			attrs := []slog.Attr{
+				slog.String("method", r.Method),
+				slog.String("path", r.URL.Path),
+				slog.Int("status", recorded.status),
+				slog.Int64("durationMs", s.config.Clock().Sub(begun).Milliseconds()),
+			}
+			if req.tenant != "" {
+				attrs = append(attrs, slog.String(logging.Tenant, req.tenant))
+			}
+			if req.executionID != "" {
+				attrs = append(attrs, slog.String(logging.ExecutionID, req.executionID))
+			}
+			s.config.Log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+		}()
+		next.ServeHTTP(recorded, r.WithContext(ctx))
+	})
+}
+
+// recoverPanic answers 500 for a handler that panicked and logs where.
+func (s *Server) recoverPanic(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			//nolint:errorlint // the sentinel is compared as net/http does: it asks for the connection to be cut
+			if cause == http.ErrAbortHandler {
+				panic(cause)
+			}
+			s.config.Log.ErrorContext(r.Context(), "panic", slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
+			if recorded, ok := w.(*recorder); ok && recorded.status != 0 {
+				return
+			}
+			err := fault.Wrap(fmt.Errorf("panic: %v", cause), fault.Internal, "an unexpected error occurred")
+			s.writeProblem(w, r, s.newProblem(r.Context(), err))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recorder remembers the status that was sent.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0 until the header is sent
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(data []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(data)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,93 @@
+// Package api is the HTTP face of the service: Huma operations on a chi
+// router, one file per resource. It decodes, authorises, calls one operation
+// of the domain and encodes; it owns no rule of the domain and must not know
+// jobs/workers.
+//
+// # How to add an endpoint
+//
+//  1. Find or make the file of the resource (workflows.go) and its function
+//     `func thingRoutes(s *Server)`; name that function in the list of New.
+//  2. Declare input and output types of the endpoint. The input's fields are
+//     tagged path, query or header; `Body` is the JSON body. The output has
+//     `Body`, header fields and, where the success status varies, `Status int`.
+//     Every field has a doc and, where it helps, an example tag. Values that
+//     must keep their exact text are JSON, times are Timestamp.
+//  3. Call register(s, operation{...}, handler) with all of the operation:
+//     scope, category, body limit, success status, examples and the statuses
+//     of the errors it can answer with beyond the shared ones.
+//  4. The handler asks principal(ctx) who calls, calls one function of the
+//     domain and returns its error as it is: problem.go turns fault kinds into
+//     answers. A handler that works on an execution calls noteExecution, so
+//     that the log lines of the request name it.
+//  5. Run `make openapi` and write the test with internal/apitest, refusals
+//     beside successes; TestEveryOperationIsDocumented names what is missing.
+//
+// Bodies are read, checked for strict JSON and validated against the declared
+// schema before the handler runs (body.go, validate.go); a handler that needs
+// the body's exact tree instead of a struct declares operation.bodySchema and
+// takes the tree from body(ctx).
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+
+	"tranche/internal/catalog"
+	"tranche/internal/identity"
+)
+
+// Config is what the endpoints work with. Fields are added by the endpoints
+// that need them; a field that no called endpoint needs may be nil.
+type Config struct {
+	Log   *slog.Logger
+	Clock func() time.Time
+
+	// Verify returns whom a bearer token speaks for; its refusals are
+	// fault.Unauthorized. identity.Service.Verify.
+	Verify func(ctx context.Context, token string) (identity.Principal, error)
+	// Ready holds the checks of /readyz by name; an error says what is not ready.
+	Ready map[string]func(context.Context) error
+
+	Catalog *catalog.Catalog
+}
+
+// Server answers the HTTP requests of the service.
+type Server struct {
+	config   Config
+	router   chi.Router
+	huma     huma.API
+	handler  http.Handler
+	document []byte
+}
+
+// New returns a server with every endpoint registered.
+func New(config Config) *Server {
+	s := &Server{config: config, router: chi.NewRouter()}
+	s.router.NotFound(s.notFound)
+	s.router.MethodNotAllowed(s.methodNotAllowed)
+	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))
+	s.huma.UseMiddleware(s.authenticate, s.checkParameters, s.readBody)
+
+	for _, routes := range []func(*Server){
+		healthRoutes,
+		workflowRoutes,
+	} {
+		routes(s)
+	}
+
+	s.documentRoutes()
+	s.handler = s.observe(s.recoverPanic(s.router))
+	return s
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Document returns the OpenAPI document of the service.
+func (s *Server) Document() []byte { return s.document }

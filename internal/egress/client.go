@@ -1,0 +1,186 @@
+// Package egress sends requests to addresses that tenants give. It refuses
+// every address that is not public unless the operator opened it, and bounds
+// the time and memory that a request may cost whatever the other side does
+// (design/security.md 11). It must not know workflows, tasks or tenants.
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of one request.
+const (
+	dialTimeout            = 5 * time.Second // name resolution included
+	tlsTimeout             = 5 * time.Second
+	responseHeadersTimeout = 30 * time.Second
+	responseHeadersMax     = 64 << 10
+
+	// TimeoutDefault and TimeoutMax bound the whole exchange.
+	TimeoutDefault = 60 * time.Second
+	TimeoutMax     = 300 * time.Second
+
+	// ResponseBytesMax bounds a response body, counted after decompression.
+	ResponseBytesMax = 5 << 20
+)
+
+// Limits of kept connections. They are closed before the 5 s after which
+// common servers close theirs, so that a request seldom meets a dying one.
+const (
+	idleTimeout        = 4 * time.Second
+	idleConnsMax       = 2048
+	idleConnsMaxByHost = 512
+)
+
+// Request is what to send.
+type Request struct {
+	Method string
+	URL    string
+	Header http.Header
+	Body   []byte // nil sends none
+
+	// ResponseBytesMax lowers the limit of the response body; 0 leaves it at
+	// the package's ResponseBytesMax, which nothing exceeds.
+	ResponseBytesMax int64
+	// Timeout bounds the whole exchange; 0 means TimeoutDefault, more than
+	// TimeoutMax means TimeoutMax.
+	Timeout time.Duration
+}
+
+// Response is a complete answer.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte // decompressed
+}
+
+// Client sends requests. It follows no redirects and uses no proxy. It is
+// safe for concurrent use.
+type Client struct {
+	http *http.Client
+}
+
+// New returns a client that reaches public addresses and those that are open
+// by exception.
+func New(open Exceptions) *Client {
+	dialer := &net.Dialer{Timeout: dialTimeout, Control: guard(open)}
+	return &Client{http: &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  nil, // a proxy would connect where the guard does not see
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    tlsTimeout,
+			ResponseHeaderTimeout:  responseHeadersTimeout,
+			MaxResponseHeaderBytes: responseHeadersMax,
+			ForceAttemptHTTP2:      true,
+			IdleConnTimeout:        idleTimeout,
+			MaxIdleConns:           idleConnsMax,
+			MaxIdleConnsPerHost:    idleConnsMaxByHost,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Close closes the connections that are kept for later requests.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do sends a request and reads the whole answer, of whatever status. An error
+// is an *Error, or the context's own when the caller cancelled.
+func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
+	timeout := min(req.Timeout, TimeoutMax)
+	if timeout <= 0 {
+		timeout = TimeoutDefault
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(bounded, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	httpRequest, err := build(traced, req)
+	if err != nil {
+		return nil, &Error{Reason: Malformed, cause: err}
+	}
+	response, err := c.exchange(httpRequest, req.ResponseBytesMax)
+	if err != nil {
+		return nil, classify(ctx, bounded, err, connected.Load())
+	}
+	return response, nil
+}
+
+func build(ctx context.Context, req Request) (*http.Request, error) {
+	u, err := url.Parse(req.URL)
+	if err != nil {
+		return nil, errors.New("the address cannot be read")
+	}
+	if err := CheckURL(u); err != nil {
+		return nil, fmt.Errorf("the address %w", err)
+	}
+	var body io.Reader
+	if req.Body != nil {
+		body = bytes.NewReader(req.Body)
+	}
+	r, err := http.NewRequestWithContext(ctx, req.Method, req.URL, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range req.Header {
+		if HeaderRefused(name) {
+			return nil, fmt.Errorf("the header %s must not be set", http.CanonicalHeaderKey(name))
+		}
+		name = http.CanonicalHeaderKey(name)
+		if !idempotent(req.Method) && (name == "Idempotency-Key" || name == "X-Idempotency-Key") {
+			// net/http repeats by itself a request that was sent in full and got no
+			// answer when it finds this header under its canonical name. Repeating
+			// is the caller's decision, so the name is sent in lower case, which
+			// means the same to every server and nothing to net/http.
+			name = strings.ToLower(name)
+		}
+		r.Header[name] = values
+	}
+	return r, nil
+}
+
+// idempotent reports whether RFC 9110, section 9.2.2, lets a method be
+// repeated when no answer came.
+func idempotent(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) {
+	if bytesMax <= 0 || bytesMax > ResponseBytesMax {
+		bytesMax = ResponseBytesMax
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
+		return nil, errTooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, bytesMax+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > bytesMax {
+		return nil, errTooLarge
+	}
+	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: body}, nil
+}

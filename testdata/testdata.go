@@ -13,6 +13,11 @@ import "embed"
 //go:embed loan-applications.csv
 var Applications []byte
 
+// Application is application.json: the input of one execution.
+//
+//go:embed application.json
+var Application []byte
+
 // Workflows holds workflows/*.json: bodies for POST /v2/workflows.
 //
 //go:embed workflows/*.json

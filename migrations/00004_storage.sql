@@ -24,15 +24,19 @@ CREATE TABLE attachment_uploads (
     id            uuid        PRIMARY KEY,
     tenant_id     uuid        NOT NULL,
     attachment_id uuid        NOT NULL,
+    chunk_bytes   integer     NOT NULL, -- length of every chunk but the last
     created_at    timestamptz NOT NULL DEFAULT now(),
     completed_at  timestamptz,
     FOREIGN KEY (tenant_id, attachment_id) REFERENCES attachments (tenant_id, id) ON DELETE CASCADE
 );
 CREATE UNIQUE INDEX attachment_uploads_one_complete ON attachment_uploads (attachment_id) WHERE completed_at IS NOT NULL;
+-- What the sweep of broken uploads looks for, and what a deleted attachment takes with it.
+CREATE INDEX attachment_uploads_open ON attachment_uploads (tenant_id, created_at) WHERE completed_at IS NULL;
+CREATE INDEX attachment_uploads_attachment ON attachment_uploads (attachment_id);
 
 CREATE TABLE attachment_chunks (
     upload_id uuid    NOT NULL REFERENCES attachment_uploads (id) ON DELETE CASCADE,
-    position  integer NOT NULL, -- from 0; every chunk but the last has the same length
+    position  integer NOT NULL, -- from 0
     data      bytea   NOT NULL,
     PRIMARY KEY (upload_id, position)
 );

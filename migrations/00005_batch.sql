@@ -21,12 +21,21 @@ CREATE TABLE execution_batches (
     raw_package_id        uuid,       -- the files named by the request
     source_package_ids    uuid[]      NOT NULL DEFAULT '{}',
     output_package_id     uuid,
+    -- The output package that is being written: a writer that crashed left it
+    -- incomplete, and the next one replaces it.
+    draft_package_id      uuid,
+    -- Columns of the package's tables, in the order in which they were met:
+    -- dotted paths into the items' inputs and outputs.
+    input_columns         text[]      NOT NULL DEFAULT '{}',
+    output_columns        text[]      NOT NULL DEFAULT '{}',
     -- Progress of pre-processing: items of the sources that are recorded.
     items_read            integer     NOT NULL DEFAULT 0,
     pre_processing_result text        NOT NULL DEFAULT 'pending',
     validated_items       integer     NOT NULL DEFAULT 0,
-    -- Progress of processing: items below fed_until have been enqueued.
+    -- Progress of processing: the valid ones of the items below fed_until have
+    -- been enqueued, items_fed in number.
     fed_until             integer     NOT NULL DEFAULT 0,
+    items_fed             integer     NOT NULL DEFAULT 0,
     -- Counters: total = completed + failed + pending at every moment.
     items_total           integer     NOT NULL DEFAULT 0,
     items_completed       integer     NOT NULL DEFAULT 0,
@@ -37,7 +46,8 @@ CREATE TABLE execution_batches (
     completed_at          timestamptz,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, raw_package_id) REFERENCES packages (tenant_id, id),
-    FOREIGN KEY (tenant_id, output_package_id) REFERENCES packages (tenant_id, id)
+    FOREIGN KEY (tenant_id, output_package_id) REFERENCES packages (tenant_id, id),
+    FOREIGN KEY (tenant_id, draft_package_id) REFERENCES packages (tenant_id, id)
 ) WITH (fillfactor = 50);
 CREATE INDEX execution_batches_newest ON execution_batches (tenant_id, id DESC);
 

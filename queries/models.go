@@ -10,6 +10,18 @@ import (
 	"github.com/google/uuid"
 )
 
+type Attachment struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	StoredName  string
+	FileName    string
+	ContentType string
+	Size        *int64
+	Sha256      []byte
+	CreatedAt   time.Time
+	StoredAt    *time.Time
+}
+
 type Tenant struct {
 	ID        uuid.UUID
 	Slug      string

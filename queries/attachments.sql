@@ -1,0 +1,49 @@
+-- name: AttachmentInsert :one
+INSERT INTO attachments (id, tenant_id, stored_name, file_name, content_type)
+VALUES (@id, @tenant_id, @stored_name, @file_name, @content_type)
+RETURNING created_at;
+
+-- name: AttachmentGet :one
+SELECT id, tenant_id, stored_name, file_name, content_type, size, sha256, created_at, stored_at
+FROM attachments WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: AttachmentListStored :many
+-- Those of the named attachments whose bytes are complete, in no order.
+SELECT id, tenant_id, stored_name, file_name, content_type, size, sha256, created_at, stored_at
+FROM attachments
+WHERE tenant_id = @tenant_id AND stored_name = ANY(@stored_names::text[]) AND stored_at IS NOT NULL;
+
+-- name: AttachmentUploadInsert :exec
+INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes)
+VALUES (@id, @tenant_id, @attachment_id, @chunk_bytes);
+
+-- name: AttachmentUploadComplete :execrows
+-- Makes an upload the attachment's bytes unless another was first: no row.
+WITH stored AS (
+    UPDATE attachments a SET size = @size::bigint, sha256 = @sha256::bytea, stored_at = now()
+    WHERE a.tenant_id = @tenant_id AND a.id = @attachment_id AND a.stored_at IS NULL
+    RETURNING a.id
+)
+UPDATE attachment_uploads u SET completed_at = now()
+FROM stored WHERE u.tenant_id = @tenant_id AND u.id = @upload_id AND u.attachment_id = stored.id;
+
+-- name: AttachmentUploadDelete :exec
+DELETE FROM attachment_uploads WHERE tenant_id = @tenant_id AND id = @id AND completed_at IS NULL;
+
+-- name: AttachmentUploadDeleteAbandoned :exec
+-- Removes what uploads left that never became complete.
+DELETE FROM attachment_uploads
+WHERE tenant_id = @tenant_id AND completed_at IS NULL AND created_at < now() - make_interval(secs => @older_than_seconds::float8);
+
+-- name: AttachmentUploadGetComplete :one
+SELECT id, chunk_bytes FROM attachment_uploads
+WHERE tenant_id = @tenant_id AND attachment_id = @attachment_id AND completed_at IS NOT NULL;
+
+-- name: AttachmentChunkInsert :execrows
+-- No row: the upload was removed in the meantime.
+INSERT INTO attachment_chunks (upload_id, position, data)
+SELECT u.id, @position, @data FROM attachment_uploads u WHERE u.tenant_id = @tenant_id AND u.id = @upload_id;
+
+-- name: AttachmentChunkGet :one
+SELECT c.data FROM attachment_chunks c JOIN attachment_uploads u ON u.id = c.upload_id
+WHERE u.tenant_id = @tenant_id AND c.upload_id = @upload_id AND c.position = @position;

@@ -1,0 +1,150 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// PackageKind says what a package holds.
+type PackageKind string
+
+// The kinds of packages.
+const (
+	PackageRaw    PackageKind = "raw"    // files that were uploaded for a batch
+	PackageOutput PackageKind = "output" // files that a batch has written
+)
+
+// Role says what a file is to its package (decisions 6.8).
+type Role string
+
+// The roles.
+const (
+	RoleInput    Role = "input"
+	RoleResults  Role = "results"
+	RoleFailed   Role = "failed"
+	RoleManifest Role = "manifest"
+)
+
+// Entry is one file of a package.
+type Entry struct {
+	Attachment
+	Role Role
+	// RowCount counts the rows of data; nil where they were not counted.
+	RowCount *int32
+}
+
+// CreateRawPackage makes a package of uploaded files, in their order.
+func (s *Store) CreateRawPackage(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, files []Attachment) (uuid.UUID, error) {
+	id, err := s.CreatePackage(ctx, tx, tenantID, PackageRaw)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for i, file := range files {
+		if err := s.addEntry(ctx, tx, tenantID, id, i, file.ID, RoleInput); err != nil {
+			return uuid.Nil, err
+		}
+	}
+	return id, nil
+}
+
+// CreatePackage makes an empty package.
+func (s *Store) CreatePackage(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, kind PackageKind) (uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil, err
+	}
+	err = s.q.PackageInsert(ctx, db, queries.PackageInsertParams{ID: id, TenantID: tenantID, Kind: string(kind)})
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("make a package: %w", err)
+	}
+	return id, nil
+}
+
+func (s *Store) addEntry(ctx context.Context, db queries.DBTX, tenantID, packageID uuid.UUID, position int, attachmentID uuid.UUID, role Role) error {
+	err := s.q.PackageAttachmentInsert(ctx, db, queries.PackageAttachmentInsertParams{
+		TenantID: tenantID, PackageID: packageID, Position: int32(position), AttachmentID: attachmentID, Role: string(role),
+	})
+	if err != nil {
+		return fmt.Errorf("add to package %s: %w", packageID, err)
+	}
+	return nil
+}
+
+// AddFile puts a new file into a package at a position and returns the writer
+// of its bytes. The file shows in the package once it is complete.
+func (s *Store) AddFile(ctx context.Context, tenantID, packageID uuid.UUID, position int, role Role, fileName, contentType string) (*Writer, error) {
+	var a Attachment
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var err error
+		if a, err = s.insert(ctx, tx, tenantID, fileName, contentType); err != nil {
+			return err
+		}
+		return s.addEntry(ctx, tx, tenantID, packageID, position, a.ID, role)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add %s to package %s: %w", fileName, packageID, err)
+	}
+	return s.newWriter(ctx, a)
+}
+
+// SetRowCount records how many rows of data the file at a position has.
+func (s *Store) SetRowCount(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid.UUID, position int, rows int32) error {
+	return s.q.PackageAttachmentSetRows(ctx, tx, queries.PackageAttachmentSetRowsParams{
+		TenantID: tenantID, PackageID: packageID, Position: int32(position), RowCount: rows,
+	})
+}
+
+// DeletePackage removes a package with its files.
+func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) error {
+	if err := s.q.PackageDelete(ctx, tx, queries.PackageDeleteParams{TenantID: tenantID, ID: id}); err != nil {
+		return fmt.Errorf("delete package %s: %w", id, err)
+	}
+	return nil
+}
+
+// PackageKinds returns the kinds of those of the packages that exist.
+func (s *Store) PackageKinds(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]PackageKind, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := s.q.PackageListKinds(ctx, db, queries.PackageListKindsParams{TenantID: tenantID, Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("find packages: %w", err)
+	}
+	kinds := make(map[uuid.UUID]PackageKind, len(rows))
+	for _, row := range rows {
+		kinds[row.ID] = PackageKind(row.Kind)
+	}
+	return kinds, nil
+}
+
+// Package returns the kind of a package and its complete files, in their
+// order. An unknown package is fault.NotFound.
+func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) (PackageKind, []Entry, error) {
+	pkg, err := s.q.PackageGet(ctx, s.pool, queries.PackageGetParams{TenantID: tenantID, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil, fault.New(fault.NotFound, "there is no such package")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("get package %s: %w", id, err)
+	}
+	rows, err := s.q.PackageAttachmentList(ctx, s.pool, queries.PackageAttachmentListParams{TenantID: tenantID, PackageID: id})
+	if err != nil {
+		return "", nil, fmt.Errorf("list package %s: %w", id, err)
+	}
+	entries := make([]Entry, len(rows))
+	for i, row := range rows {
+		entries[i] = Entry{Role: Role(row.Role), RowCount: row.RowCount, Attachment: fromRow(queries.Attachment{
+			ID: row.ID, TenantID: tenantID, StoredName: row.StoredName, FileName: row.FileName, ContentType: row.ContentType,
+			Size: row.Size, Sha256: row.Sha256, CreatedAt: row.CreatedAt, StoredAt: row.StoredAt,
+		})}
+	}
+	return PackageKind(pkg.Kind), entries, nil
+}

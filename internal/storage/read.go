@@ -1,0 +1,86 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// File reads the bytes of an attachment from any place, one chunk at a time.
+// It is an io.ReadSeeker for one goroutine.
+type File struct {
+	Attachment
+	ctx        context.Context // of the whole reading: io.Reader has no place for one
+	store      *Store
+	uploadID   uuid.UUID
+	chunkBytes int64
+	offset     int64
+	// chunk is the piece that holds chunkAt*chunkBytes; nil before the first read.
+	chunk   []byte
+	chunkAt int64
+}
+
+// Open returns the bytes of an attachment; ctx bounds all the reading. One that
+// is unknown or not complete is fault.NotFound.
+func (s *Store) Open(ctx context.Context, tenantID, id uuid.UUID) (*File, error) {
+	a, err := s.Get(ctx, tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	upload, err := s.q.AttachmentUploadGetComplete(ctx, s.pool, queries.AttachmentUploadGetCompleteParams{TenantID: tenantID, AttachmentID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fault.New(fault.NotFound, "there is no such attachment")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open attachment %s: %w", id, err)
+	}
+	return &File{Attachment: a, ctx: ctx, store: s, uploadID: upload.ID, chunkBytes: int64(upload.ChunkBytes)}, nil
+}
+
+// Read implements io.Reader.
+func (f *File) Read(p []byte) (int, error) {
+	if f.offset >= f.Size {
+		return 0, io.EOF
+	}
+	if at := f.offset / f.chunkBytes; f.chunk == nil || at != f.chunkAt {
+		data, err := f.store.q.AttachmentChunkGet(f.ctx, f.store.pool, queries.AttachmentChunkGetParams{
+			TenantID: f.TenantID, UploadID: f.uploadID, Position: int32(at),
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read chunk %d of attachment %s: %w", at, f.ID, err)
+		}
+		f.chunk, f.chunkAt = data, at
+	}
+	within := f.offset - f.chunkAt*f.chunkBytes
+	if within >= int64(len(f.chunk)) {
+		return 0, fmt.Errorf("chunk %d of attachment %s is shorter than it was", f.chunkAt, f.ID)
+	}
+	n := copy(p, f.chunk[within:])
+	f.offset += int64(n)
+	return n, nil
+}
+
+// Seek implements io.Seeker; it reads nothing.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += f.offset
+	case io.SeekEnd:
+		offset += f.Size
+	default:
+		return 0, fmt.Errorf("seek: unknown whence %d", whence)
+	}
+	if offset < 0 {
+		return 0, errors.New("seek: before the beginning")
+	}
+	f.offset = offset
+	return offset, nil
+}

@@ -1,0 +1,146 @@
+package storage
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/fault"
+)
+
+// AddressTTL is how long a signed address is valid (decisions 6.1).
+const AddressTTL = 15 * time.Minute
+
+// AddressPath is the path of signed addresses below the public one, the
+// attachment's id follows.
+const AddressPath = "/v1/stores/attachments/"
+
+// Action is what an address permits: the HTTP method.
+type Action string
+
+// The actions.
+const (
+	ActionUpload   Action = "PUT"
+	ActionDownload Action = "GET"
+)
+
+// Grant is what a signed address permits its holder to do, until it expires.
+type Grant struct {
+	Action       Action
+	TenantID     uuid.UUID
+	AttachmentID uuid.UUID
+	StoredName   string
+	ContentType  string
+	SizeMax      int64 // bytes
+	ExpiresAt    time.Time
+}
+
+// Signer makes and checks signed addresses.
+type Signer struct {
+	key     []byte
+	baseURL string
+	clock   func() time.Time
+}
+
+// NewSigner returns a Signer of addresses below baseURL (PUBLIC_URL) under a
+// key of 256 bits that serves no other purpose.
+func NewSigner(key []byte, baseURL string, clock func() time.Time) *Signer {
+	return &Signer{key: key, baseURL: strings.TrimSuffix(baseURL, "/"), clock: clock}
+}
+
+// The parameters of a signed address.
+const (
+	paramTenant      = "tenant"
+	paramStoredName  = "name"
+	paramContentType = "type"
+	paramSizeMax     = "size"
+	paramExpires     = "expires"
+	paramSignature   = "signature"
+)
+
+// UploadURL returns the address that takes the bytes of an attachment once,
+// and when it expires.
+func (s *Signer) UploadURL(a Attachment) (string, time.Time) {
+	return s.sign(a, ActionUpload, SizeMax)
+}
+
+// DownloadURL returns the address that gives the bytes of an attachment, and
+// when it expires.
+func (s *Signer) DownloadURL(a Attachment) (string, time.Time) {
+	return s.sign(a, ActionDownload, a.Size)
+}
+
+func (s *Signer) sign(a Attachment, action Action, sizeMax int64) (string, time.Time) {
+	g := Grant{
+		Action: action, TenantID: a.TenantID, AttachmentID: a.ID, StoredName: a.StoredName,
+		ContentType: a.ContentType, SizeMax: sizeMax,
+		ExpiresAt: s.clock().Add(AddressTTL).Truncate(time.Second).UTC(),
+	}
+	q := url.Values{
+		paramTenant:      {g.TenantID.String()},
+		paramStoredName:  {g.StoredName},
+		paramContentType: {g.ContentType},
+		paramSizeMax:     {strconv.FormatInt(g.SizeMax, 10)},
+		paramExpires:     {strconv.FormatInt(g.ExpiresAt.Unix(), 10)},
+		paramSignature:   {base64.RawURLEncoding.EncodeToString(s.mac(g))},
+	}
+	return s.baseURL + AddressPath + g.AttachmentID.String() + "?" + q.Encode(), g.ExpiresAt
+}
+
+// Verify returns what an address permits. One that was changed, that is for
+// another action, or that has expired is fault.Forbidden.
+func (s *Signer) Verify(action Action, attachmentID string, q url.Values) (Grant, error) {
+	g, signature, ok := parse(action, attachmentID, q)
+	if !ok || !hmac.Equal(signature, s.mac(g)) {
+		return Grant{}, fault.New(fault.Forbidden, "the signature of this address is not valid")
+	}
+	if !s.clock().Before(g.ExpiresAt) {
+		return Grant{}, fault.New(fault.Forbidden, "this address has expired; ask for another one")
+	}
+	return g, nil
+}
+
+func parse(action Action, attachmentID string, q url.Values) (g Grant, signature []byte, ok bool) {
+	for _, values := range q {
+		if len(values) != 1 {
+			return Grant{}, nil, false
+		}
+	}
+	id, errID := uuid.Parse(attachmentID)
+	tenant, errTenant := uuid.Parse(q.Get(paramTenant))
+	size, errSize := strconv.ParseInt(q.Get(paramSizeMax), 10, 64)
+	expires, errExpires := strconv.ParseInt(q.Get(paramExpires), 10, 64)
+	signature, errSignature := base64.RawURLEncoding.DecodeString(q.Get(paramSignature))
+	for _, err := range []error{errID, errTenant, errSize, errExpires, errSignature} {
+		if err != nil {
+			return Grant{}, nil, false
+		}
+	}
+	return Grant{
+		Action: action, TenantID: tenant, AttachmentID: id, StoredName: q.Get(paramStoredName),
+		ContentType: q.Get(paramContentType), SizeMax: size, ExpiresAt: time.Unix(expires, 0).UTC(),
+	}, signature, true
+}
+
+// mac is over every member of the grant, each preceded by its length so that
+// no two grants read the same.
+func (s *Signer) mac(g Grant) []byte {
+	h := hmac.New(sha256.New, s.key)
+	for _, part := range []string{
+		string(g.Action), g.TenantID.String(), g.AttachmentID.String(), g.StoredName, g.ContentType,
+		strconv.FormatInt(g.SizeMax, 10), strconv.FormatInt(g.ExpiresAt.Unix(), 10),
+	} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return h.Sum(nil)
+}

@@ -1,0 +1,185 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// Writer writes the bytes of one attachment, chunk by chunk, each its own
+// statement. They become the attachment's with Complete; until then they are
+// seen by no one.
+type Writer struct {
+	ctx        context.Context // of the whole writing: io.Writer has no place for one
+	store      *Store
+	attachment Attachment
+	uploadID   uuid.UUID
+	buffer     []byte
+	position   int32
+	size       int64
+	hash       hash.Hash
+}
+
+// newWriter begins to write the bytes of an attachment.
+func (s *Store) newWriter(ctx context.Context, a Attachment) (*Writer, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	err = s.q.AttachmentUploadInsert(ctx, s.pool, queries.AttachmentUploadInsertParams{
+		ID: id, TenantID: a.TenantID, AttachmentID: a.ID, ChunkBytes: chunkBytes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("begin upload of attachment %s: %w", a.ID, err)
+	}
+	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New(), buffer: make([]byte, 0, chunkBytes)}, nil
+}
+
+// Write takes bytes and stores every chunk that is full.
+func (w *Writer) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		part := p[:min(len(p), chunkBytes-len(w.buffer))]
+		w.buffer = append(w.buffer, part...)
+		p = p[len(part):]
+		if len(w.buffer) == chunkBytes {
+			if err := w.flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return n, nil
+}
+
+func (w *Writer) flush() error {
+	if len(w.buffer) == 0 {
+		return nil
+	}
+	w.hash.Write(w.buffer)
+	n, err := w.store.q.AttachmentChunkInsert(w.ctx, w.store.pool, queries.AttachmentChunkInsertParams{
+		TenantID: w.attachment.TenantID, UploadID: w.uploadID, Position: w.position, Data: w.buffer,
+	})
+	if err != nil {
+		return fmt.Errorf("store chunk %d of attachment %s: %w", w.position, w.attachment.ID, err)
+	}
+	if n == 0 {
+		return fault.New(fault.Conflict, "the upload took too long and was given up")
+	}
+	w.size += int64(len(w.buffer))
+	w.position++
+	w.buffer = w.buffer[:0]
+	return nil
+}
+
+// Complete stores the last chunk and makes the bytes the attachment's, on db,
+// which may be a transaction that does more. The answer is false when another
+// writer was first; the bytes are then to be discarded.
+func (w *Writer) Complete(ctx context.Context, db queries.DBTX) (bool, error) {
+	if err := w.flush(); err != nil {
+		return false, err
+	}
+	n, err := w.store.q.AttachmentUploadComplete(ctx, db, queries.AttachmentUploadCompleteParams{
+		TenantID: w.attachment.TenantID, AttachmentID: w.attachment.ID, UploadID: w.uploadID,
+		Size: w.size, Sha256: w.hash.Sum(nil),
+	})
+	if err != nil {
+		return false, fmt.Errorf("complete attachment %s: %w", w.attachment.ID, err)
+	}
+	return n == 1, nil
+}
+
+// Flush stores what is buffered as the last chunk and returns the length and
+// the SHA-256 of everything written; nothing may be written after it.
+func (w *Writer) Flush() (size int64, sum []byte, err error) {
+	err = w.flush()
+	return w.size, w.hash.Sum(nil), err
+}
+
+// Discard removes what was written, unless it is complete. It works on even
+// when the context of the writing has ended.
+func (w *Writer) Discard() error {
+	return w.store.q.AttachmentUploadDelete(context.WithoutCancel(w.ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
+		TenantID: w.attachment.TenantID, ID: w.uploadID,
+	})
+}
+
+// Put stores the bytes of an attachment. The first complete Put wins and is
+// immutable; the same bytes again are no error, others are fault.Conflict. A
+// source that ends before length bytes is fault.Invalid and leaves nothing.
+// Other errors of the source are returned as they are.
+func (s *Store) Put(ctx context.Context, tenantID, id uuid.UUID, length int64, source io.Reader) (Attachment, error) {
+	a, err := s.Get(ctx, tenantID, id)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if length > SizeMax {
+		return Attachment{}, fault.New(fault.TooLarge, "an attachment has at most %d bytes", int64(SizeMax))
+	}
+	if a.IsStored {
+		return a, same(a, length, source)
+	}
+	w, err := s.newWriter(ctx, a)
+	if err != nil {
+		return Attachment{}, err
+	}
+	won, err := w.put(length, source)
+	if err != nil || !won {
+		err = errors.Join(err, w.Discard())
+	}
+	if err != nil {
+		return Attachment{}, err
+	}
+	if a, err = s.Get(ctx, tenantID, id); err != nil {
+		return Attachment{}, err
+	}
+	if !won && !bytes.Equal(a.SHA256, w.hash.Sum(nil)) {
+		return Attachment{}, immutable()
+	}
+	return a, nil
+}
+
+func (w *Writer) put(length int64, source io.Reader) (won bool, err error) {
+	n, err := io.Copy(w, io.LimitReader(source, length))
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	if n < length {
+		return false, short()
+	}
+	return w.Complete(w.ctx, w.store.pool)
+}
+
+// same reports whether the bytes of the source are the attachment's.
+func same(a Attachment, length int64, source io.Reader) error {
+	if length != a.Size {
+		return immutable()
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(source, length))
+	switch {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case n < length:
+		return short()
+	case !bytes.Equal(h.Sum(nil), a.SHA256):
+		return immutable()
+	}
+	return nil
+}
+
+func short() error {
+	return fault.New(fault.Invalid, "the body ended before the length that was announced; nothing was stored")
+}
+
+func immutable() error {
+	return fault.New(fault.Conflict, "the attachment has been uploaded with other bytes and can not be changed; ask for another upload address")
+}

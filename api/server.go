@@ -54,7 +54,8 @@ type Config struct {
 	// Ready holds the checks of /readyz by name; an error says what is not ready.
 	Ready map[string]func(context.Context) error
 
-	Catalog *catalog.Catalog
+	Identity *identity.Service
+	Catalog  *catalog.Catalog
 }
 
 // Server answers the HTTP requests of the service.
@@ -76,6 +77,7 @@ func New(config Config) *Server {
 
 	for _, routes := range []func(*Server){
 		healthRoutes,
+		tokenRoutes,
 		workflowRoutes,
 	} {
 		routes(s)

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// TokenRequest holds the credentials of a client.
+type TokenRequest struct {
+	ClientID string `json:"clientId" minLength:"1" maxLength:"255" doc:"The client's id, as it was shown when the client was made." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Secret   string `json:"secret" minLength:"1" maxLength:"255" doc:"One of the client's secrets." example:"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"`
+}
+
+// TokenAnswer is both documented shapes of the answer in one (decisions 2.1).
+type TokenAnswer struct {
+	AccessToken  string `json:"accessToken" doc:"JWT (RFC 9068, ES256) for the Authorization header of every other call."`
+	RefreshToken string `json:"refreshToken" doc:"Opaque token that yields a new access token without the client's credentials."`
+	ExpiresIn    int64  `json:"expiresIn" doc:"Seconds until the access token expires." example:"86400"`
+	ExpiresAt    string `json:"expiresAt" doc:"When the access token expires, as an HTTP-date." example:"Sun, 22 Nov 2026 02:09:25 GMT"`
+}
+
+// JSONWebKeySet is the set of keys that access tokens are signed with (RFC 7517).
+type JSONWebKeySet struct {
+	Keys []JSONWebKey `json:"keys" doc:"The key that signs now and those whose tokens are still valid."`
+}
+
+// JSONWebKey is a public key on the curve P-256.
+type JSONWebKey struct {
+	KeyID     string `json:"kid" doc:"The kid in the header of tokens signed with this key."`
+	Type      string `json:"kty" example:"EC"`
+	Curve     string `json:"crv" example:"P-256"`
+	X         string `json:"x" doc:"Coordinate in base64url."`
+	Y         string `json:"y" doc:"Coordinate in base64url."`
+	Algorithm string `json:"alg" example:"ES256"`
+	Use       string `json:"use" example:"sig"`
+}
+
+type tokenInput struct {
+	Body TokenRequest
+}
+
+type tokenOutput struct {
+	Body TokenAnswer
+}
+
+type keySetOutput struct {
+	CacheControl string `header:"Cache-Control" doc:"How long the keys may be kept."`
+	Body         JSONWebKeySet
+}
+
+func tokenRoutes(s *Server) {
+	register(s, operation{
+		id: "issueToken", method: http.MethodPost, path: "/identity/resources/auth/v1/api-token", tag: "Identity",
+		summary: "Get an access token",
+		description: "Exchanges a client's id and secret for an access token, which every other call carries as " +
+			"`Authorization: Bearer …`, and a refresh token. Wrong credentials and revoked clients are answered alike.",
+		requestExample: `{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",` +
+			`"secret":"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"}`,
+		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
+			`"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ",` +
+			`"expiresIn":86400,"expiresAt":"Sun, 22 Nov 2026 02:09:25 GMT"}`,
+		errors: []int{http.StatusUnauthorized},
+	}, s.issueToken)
+	register(s, operation{
+		id: "keySet", method: http.MethodGet, path: "/.well-known/jwks.json", tag: "Identity",
+		summary:     "Keys that verify access tokens",
+		description: "**[ext]** The public keys that access tokens are signed with, as a JSON Web Key Set (RFC 7517).",
+		responseExample: `{"keys":[{"kid":"4ufiqYXGyVF1LxSTH9JbBoLuN0tyqTl5-8ov_VW5aOw","kty":"EC","crv":"P-256",` +
+			`"x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",` +
+			`"alg":"ES256","use":"sig"}]}`,
+	}, s.keySet)
+}
+
+func (s *Server) issueToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
+	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret)
+	if err != nil {
+		return nil, err
+	}
+	return &tokenOutput{Body: TokenAnswer{
+		AccessToken:  token.AccessToken,
+		RefreshToken: token.RefreshToken,
+		ExpiresIn:    int64(token.ExpiresIn.Seconds()),
+		ExpiresAt:    token.ExpiresAt.UTC().Format(http.TimeFormat),
+	}}, nil
+}
+
+func (s *Server) keySet(context.Context, *struct{}) (*keySetOutput, error) {
+	out := &keySetOutput{CacheControl: "public, max-age=300"}
+	if err := json.Unmarshal(s.config.Identity.KeySet(), &out.Body); err != nil {
+		return nil, fmt.Errorf("read the key set: %w", err)
+	}
+	return out, nil
+}

@@ -78,7 +78,7 @@ func SetLimits(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, limits []Limi
 	for _, limit := range limits {
 		params := queries.TenantLimitSetParams{TenantID: tenantID, Category: string(limit.Category)}
 		if limit.PerMinute != Unlimited {
-			number := int32(limit.PerMinute) //nolint:gosec // at most limitPerMinuteMax
+			number := int32(limit.PerMinute)
 			params.PerMinute = &number
 		}
 		if err := queries.New().TenantLimitSet(ctx, tx, params); err != nil {

@@ -28,3 +28,25 @@ type Tenant struct {
 	CreatedAt time.Time
 	RevokedAt *time.Time
 }
+
+type Workflow struct {
+	ID             uuid.UUID
+	TenantID       uuid.UUID
+	Alias          string
+	Version        int32
+	Name           string
+	Description    string
+	Status         string
+	Type           *string
+	ExecutionMode  *string
+	TimeoutSeconds *int32
+	InputSchema    []byte
+	Tasks          []byte
+	Edges          []byte
+	ParentVersion  *int32
+	Revision       int32
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	PublishedAt    *time.Time
+	ArchivedAt     *time.Time
+}

@@ -1,0 +1,167 @@
+// Package pgtest gives tests a real PostgreSQL: databases of their own, cloned
+// from a migrated template in a tenth of a second, or transactions that are
+// rolled back, and rows to start from.
+//
+// All test binaries of a `go test ./...` share one server, which the first of
+// them starts and which ends by itself some minutes after the last;
+// TEST_DATABASE_URL names another (its user must be allowed to create
+// databases). It must not know HTTP.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/postgres"
+	"tranche/migrations"
+)
+
+const poolConns = 10
+
+// URL returns the connection string of a migrated database of the test's own,
+// which is dropped when the test ends.
+func URL(t testing.TB) string {
+	t.Helper()
+	template, err := templateName()
+	require.NoError(t, err)
+	return create(t, "TEMPLATE "+template)
+}
+
+// EmptyURL is URL for a database without any migration.
+func EmptyURL(t testing.TB) string {
+	t.Helper()
+	return create(t, "")
+}
+
+// Pool returns a pool on a migrated database of the test's own: for tests where
+// commits, concurrency or notifications matter.
+func Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	return OpenPool(t, URL(t))
+}
+
+// OpenPool returns a pool on a database that is closed when the test ends.
+func OpenPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{Name: t.Name(), Conns: poolConns})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Tx returns a transaction in a migrated database that other tests share; it is
+// rolled back when the test ends. Rows that parallel tests may insert too need
+// keys of their own, or one waits for the other: the factories make them.
+func Tx(t testing.TB) pgx.Tx {
+	t.Helper()
+	shared, err := sharedName()
+	require.NoError(t, err)
+	admin, err := serverURL()
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), withDatabase(admin, shared))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// create makes a database and returns its connection string.
+func create(t testing.TB, how string) string {
+	t.Helper()
+	admin, err := serverURL()
+	require.NoError(t, err)
+	id := uuid.New()
+	name := fmt.Sprintf("test_%x", id[:8])
+	require.NoError(t, administer(t.Context(), admin, "CREATE DATABASE "+name+" "+how))
+	t.Cleanup(func() {
+		require.NoError(t, administer(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
+	})
+	return withDatabase(admin, name)
+}
+
+func administer(ctx context.Context, admin, statement string) error {
+	conn, err := pgx.Connect(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// withDatabase replaces the database of a connection string.
+func withDatabase(admin, name string) string {
+	if parsed, err := url.Parse(admin); err == nil && strings.HasPrefix(parsed.Scheme, "postgres") {
+		parsed.Path = "/" + name
+		return parsed.String()
+	}
+	return admin + " dbname=" + name // the keyword form, in which the last one counts
+}
+
+// templateName is the migrated database that others are cloned from; sharedName
+// is the one of rolled-back transactions. Once per process.
+var (
+	templateName = sync.OnceValues(func() (string, error) { return ensure("template") }) //nolint:gochecknoglobals // see above
+	sharedName   = sync.OnceValues(func() (string, error) { return ensure("shared") })   //nolint:gochecknoglobals // see above
+)
+
+// ensure returns the migrated database of a purpose, and makes it if no other
+// process has. It exists under its name only when it is complete. The month is
+// part of the name: migrations make partitions from the current one on.
+func ensure(purpose string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeMax)
+	defer cancel()
+	admin, err := serverURL()
+	if err != nil {
+		return "", err
+	}
+	fingerprint, err := migrations.Fingerprint()
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("tranche_%s_%s_%s", purpose, time.Now().UTC().Format("200601"), fingerprint)
+	conn, err := pgx.Connect(ctx, admin)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }() // frees the lock
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtext($1))", name); err != nil {
+		return "", err
+	}
+	var exists bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists); err != nil || exists {
+		return name, err
+	}
+	making := name + "_making"
+	for _, statement := range []string{"DROP DATABASE IF EXISTS " + making, "CREATE DATABASE " + making} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return "", err
+		}
+	}
+	if err := migrate(ctx, withDatabase(admin, making)); err != nil {
+		return "", err
+	}
+	_, err = conn.Exec(ctx, "ALTER DATABASE "+making+" RENAME TO "+name)
+	return name, err
+}
+
+func migrate(ctx context.Context, url string) error {
+	pool, err := postgres.NewPool(ctx, url, postgres.PoolOptions{Name: "pgtest", Conns: 2})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool)
+}

@@ -1,0 +1,78 @@
+package embedded
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// parameters are the -c arguments of the server: what differs from
+// PostgreSQL's defaults for one service on one machine, then the caller's.
+func (o Options) parameters() []string {
+	buffers := min(max(memoryBytes()/4, 128<<20), 2<<30) >> 20
+	settings := map[string]string{
+		"listen_addresses":        "", // the socket is the only way in
+		"port":                    "5432",
+		"unix_socket_permissions": "0700",
+		"cluster_name":            "tranche",
+		"max_connections":         "200",
+		"shared_buffers":          strconv.FormatInt(buffers, 10) + "MB",
+		"effective_cache_size":    strconv.FormatInt(2*buffers, 10) + "MB",
+		"max_wal_size":            "4GB",
+		"checkpoint_timeout":      "15min",
+		"random_page_cost":        "1.1",
+		"jit":                     "off", // compiling costs more than our short queries
+		// A list query takes one core, not all; and parallel workers need
+		// /dev/shm, of which a container has 64 MB.
+		"max_parallel_workers_per_gather": "0",
+		"timezone":                        "UTC",
+		"log_timezone":                    "UTC",
+		"lc_messages":                     "C",
+	}
+	if o.Volatile {
+		maps.Copy(settings, map[string]string{
+			"fsync":              "off",
+			"synchronous_commit": "off",
+			"full_page_writes":   "off",
+			"max_connections":    "500",
+			"shared_buffers":     "128MB",
+			"max_wal_size":       "1GB",
+		})
+	}
+	maps.Copy(settings, o.Settings)
+	args := make([]string, 0, 2*len(settings))
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "-c", fmt.Sprintf("%s=%s", name, settings[name]))
+	}
+	return args
+}
+
+// memoryBytes is what this machine, or the container's limit, offers; 1 GiB
+// where that cannot be read.
+func memoryBytes() int64 {
+	bytes := int64(1 << 30)
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if _, rest, found := strings.Cut(string(text), "MemTotal:"); found {
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
+					bytes = kib << 10
+				}
+			}
+		}
+	}
+	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			bytes = min(bytes, limit)
+		}
+	}
+	return bytes
+}
+
+// plainEnvironment is the caller's without the PG* variables, which would
+// redirect initdb and postgres.
+func plainEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PG") })
+}

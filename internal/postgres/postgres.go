@@ -1,0 +1,151 @@
+// Package postgres is the way to the database: pools of connections, the habit
+// of transactions, the connection that listens, and the translation of what can
+// go wrong into kinds of fault. It must not know tables or the domain.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Limits of the connections.
+const (
+	apiConnsDefault    = 20
+	workerConnsDefault = 20
+
+	connectTimeMax   = 5 * time.Second  // to make one connection
+	acquireTimeMax   = 5 * time.Second  // to get one from a pool
+	statementTimeMax = 30 * time.Second // of a request's statement
+	idleTxTimeMax    = 60 * time.Second // between two statements of a transaction
+	connLifetimeMax  = time.Hour
+	connIdleTimeMax  = 10 * time.Minute
+)
+
+// Config says how many connections to which database.
+type Config struct {
+	// URL is a connection string of libpq's form.
+	URL string
+	// APIConns and WorkerConns are the sizes of the pools; 0 stands for 20.
+	APIConns, WorkerConns int32
+	// Log is told when the listening connection is lost. Nil discards.
+	Log *slog.Logger
+}
+
+// Pools are the connections of one process. Requests and jobs have pools of
+// their own, so that neither can starve the other.
+type Pools struct {
+	API     *pgxpool.Pool
+	Workers *pgxpool.Pool
+	// Listen is the one connection that receives notifications; whoever wires
+	// the process runs it.
+	Listen *Listener
+}
+
+// Open makes the pools and checks that the database answers. It fails with
+// fault.Unavailable when it does not.
+func Open(ctx context.Context, config Config) (*Pools, error) {
+	api, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche api", Conns: orDefault(config.APIConns, apiConnsDefault), StatementTimeMax: statementTimeMax})
+	if err != nil {
+		return nil, err
+	}
+	workers, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche workers", Conns: orDefault(config.WorkerConns, workerConnsDefault)})
+	if err != nil {
+		api.Close()
+		return nil, err
+	}
+	listen, err := NewListener(config.URL, config.Log)
+	if err != nil {
+		api.Close()
+		workers.Close()
+		return nil, err
+	}
+	if err := api.Ping(ctx); err != nil {
+		api.Close()
+		workers.Close()
+		return nil, Translate(err)
+	}
+	return &Pools{API: api, Workers: workers, Listen: listen}, nil
+}
+
+func orDefault(conns, standard int32) int32 {
+	if conns <= 0 {
+		return standard
+	}
+	return conns
+}
+
+// Close closes the pools, once every connection has been given back.
+func (p *Pools) Close() {
+	p.API.Close()
+	p.Workers.Close()
+}
+
+// PoolOptions shape one pool.
+type PoolOptions struct {
+	// Name is the application_name that pg_stat_activity shows.
+	Name string
+	// Conns is the most connections that are open at a time.
+	Conns int32
+	// StatementTimeMax ends statements that run longer; 0 sets no limit.
+	StatementTimeMax time.Duration
+}
+
+// NewPool makes a pool whose callers wait at most 5 s for a connection. It does
+// not connect yet.
+func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	config.MaxConns = options.Conns
+	config.MaxConnLifetime = connLifetimeMax
+	config.MaxConnLifetimeJitter = connLifetimeMax / 10
+	config.MaxConnIdleTime = connIdleTimeMax
+	config.ConnConfig.Tracer = acquireLimit{}
+	setConn(config.ConnConfig, options.Name)
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleTxTimeMax)
+	if options.StatementTimeMax > 0 {
+		config.ConnConfig.RuntimeParams["statement_timeout"] = milliseconds(options.StatementTimeMax)
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func setConn(config *pgx.ConnConfig, name string) {
+	config.ConnectTimeout = connectTimeMax
+	config.RuntimeParams["application_name"] = name
+	config.RuntimeParams["timezone"] = "UTC"
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+// acquireLimit bounds the wait for a pool's connection, for which pgxpool has no
+// setting: a tracer may replace the context of the wait, and of nothing else.
+type acquireLimit struct{}
+
+type acquireCancel struct{}
+
+// TraceAcquireStart implements pgxpool.AcquireTracer.
+func (acquireLimit) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, acquireTimeMax)
+	return context.WithValue(ctx, acquireCancel{}, cancel)
+}
+
+// TraceAcquireEnd implements pgxpool.AcquireTracer.
+func (acquireLimit) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
+	if cancel, ok := ctx.Value(acquireCancel{}).(context.CancelFunc); ok {
+		cancel()
+	}
+}
+
+// TraceQueryStart implements pgx.QueryTracer, as which a pool takes its tracer.
+func (acquireLimit) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (acquireLimit) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

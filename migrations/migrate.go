@@ -1,0 +1,232 @@
+// Package migrations brings a database to the schema of this program: River's
+// migrations into the schema river, then the SQL files beside this one with
+// goose. It must not know what the tables are for.
+package migrations
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+// RiverSchema is the schema of River's tables.
+const RiverSchema = "river"
+
+const (
+	lockKey          = 0x7472616e636865 // "tranche"; the advisory lock that one migrating process holds
+	lockPollInterval = 100 * time.Millisecond
+	poolConnsMax     = 4
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// Errors of Behind and Up; errors.Is tells them apart.
+var (
+	// ErrBehind says that migrations are missing.
+	ErrBehind = errors.New("the database's schema is behind")
+	// ErrAhead says that a newer program has migrated the database.
+	ErrAhead = errors.New("the database's schema is ahead")
+)
+
+// riverTuning drops the indexes that none of River's fetch, complete, schedule,
+// rescue and clean queries use and that each insert would pay for, and has the
+// busiest table vacuumed before dead rows slow its fetches. Repeatable.
+const riverTuning = `
+DROP INDEX IF EXISTS river.river_job_args_index, river.river_job_metadata_index, river.river_job_kind;
+ALTER TABLE river.river_job SET (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_insert_scale_factor = 0.01,
+    autovacuum_analyze_scale_factor = 0.01,
+    autovacuum_vacuum_cost_delay = 0
+);`
+
+// Up migrates the database of the pool to this program's schema. Any number of
+// processes may call it at once: one migrates, the others wait and find nothing
+// left to do. It fails with ErrAhead on a database of a newer program.
+func Up(ctx context.Context, pool *pgxpool.Pool) error {
+	own, err := ownPool(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	defer own.Close()
+	// A dedicated connection: the lock is its session's and goes when it closes.
+	conn, err := pgx.ConnectConfig(ctx, own.Config().ConnConfig)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := lock(ctx, conn); err != nil {
+		return fmt.Errorf("migrations: waiting for another process that migrates: %w", err)
+	}
+	if err := Behind(ctx, own); !errors.Is(err, ErrBehind) {
+		return err
+	}
+	if err := riverUp(ctx, own); err != nil {
+		return fmt.Errorf("migrations of River: %w", err)
+	}
+	provider, err := newProvider(own)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	defer func() { _ = provider.Close() }()
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	return nil
+}
+
+// ownPool connects as the pool does, but without its time limits: a migration
+// may have to rewrite a table.
+func ownPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
+	config := pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = poolConnsMax, 0, 0
+	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		delete(config.ConnConfig.RuntimeParams, limit)
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// lock polls instead of waiting inside PostgreSQL: a waiting statement would
+// hold a snapshot, for which CREATE INDEX CONCURRENTLY of a migration waits.
+func lock(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		var locked bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(lockKey)).Scan(&locked); err != nil {
+			return err
+		}
+		if locked {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPollInterval):
+		}
+	}
+}
+
+func riverUp(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+RiverSchema); err != nil {
+		return err
+	}
+	migrator, err := newMigrator(pool)
+	if err != nil {
+		return err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, riverTuning)
+	return err
+}
+
+func newMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
+	return rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{
+		Schema: RiverSchema, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
+	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), files, goose.WithDisableGlobalRegistry(true))
+}
+
+// Behind compares the database with this program: nil when they agree, ErrBehind
+// or ErrAhead, with both versions and what to do, when they do not. A process
+// that serves while a newer one is being rolled out meets ErrAhead.
+func Behind(ctx context.Context, pool *pgxpool.Pool) error {
+	wantGoose, wantRiver, err := Versions()
+	if err != nil {
+		return err
+	}
+	haveGoose, err := version(ctx, pool, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied")
+	if err != nil {
+		return err
+	}
+	haveRiver, err := version(ctx, pool, "SELECT coalesce(max(version), 0) FROM river.river_migration WHERE line = 'main'")
+	if err != nil {
+		return err
+	}
+	versions := fmt.Sprintf("schema %d of %d, River %d of %d", haveGoose, wantGoose, haveRiver, wantRiver)
+	switch {
+	case haveGoose > wantGoose || haveRiver > wantRiver:
+		return fmt.Errorf("%w of this program (%s): run the newer tranche that migrated it", ErrAhead, versions)
+	case haveGoose < wantGoose || haveRiver < wantRiver:
+		return fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, versions)
+	default:
+		return nil
+	}
+}
+
+// version reads a migration table; 0 when there is none yet.
+func version(ctx context.Context, pool *pgxpool.Pool, query string) (int64, error) {
+	var at int64
+	err := pool.QueryRow(ctx, query).Scan(&at)
+	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "3F000") { // no such table, schema
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the schema's version: %w", err)
+	}
+	return at, nil
+}
+
+// Versions are the newest migrations of this program, our own and River's.
+func Versions() (own, river int64, err error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return 0, 0, fmt.Errorf("migrations: %w", err)
+	}
+	for _, name := range names {
+		number, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, 0, fmt.Errorf("migrations: %w", err)
+		}
+		own = max(own, number)
+	}
+	migrator, err := newMigrator(nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("migrations of River: %w", err)
+	}
+	for _, migration := range migrator.AllVersions() {
+		river = max(river, int64(migration.Version))
+	}
+	return own, river, nil
+}
+
+// Fingerprint changes whenever a migrated database would: it names the template
+// databases of tests.
+func Fingerprint() (string, error) {
+	_, river, err := Versions()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "river %d\n%s\n", river, riverTuning)
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return "", fmt.Errorf("migrations: %w", err)
+	}
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("migrations: %w", err)
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6]), nil
+}

@@ -33,16 +33,13 @@ type EdgeDefinition struct {
 // Start is the source of the edges that lead into a graph.
 const Start = "start"
 
-// Raw is a definition as exactjson values; a nil member is an absent one.
-type Raw struct {
-	InputSchema, Tasks, Edges, ExecutionMode, TimeoutSeconds any
-}
-
 // Parse checks structure and types: what must hold at every write, also of a
 // draft that is still incomplete. Details have paths as the caller wrote them.
 // Of tasks whose type is known, the types of the config's members are checked
-// too; an unknown type is a fault of the graph, which Compile reports.
-func Parse(raw Raw, types map[string]TaskType) (Definition, []fault.Detail) {
+// too; an unknown type is a fault of the graph, which Compile reports. A nil
+// argument is an absent member. The caller sets ExecutionMode and
+// TimeoutSeconds, which Compile checks.
+func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition, []fault.Detail) {
 	return Definition{}, nil
 }
 

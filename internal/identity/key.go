@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/postgres"
 	"tranche/internal/seal"
 	"tranche/queries"
 )
@@ -55,7 +56,7 @@ type keyStore struct {
 // start loads the keys and makes the first one where there is none that signs.
 // The lock lets processes that start together agree on one.
 func (k *keyStore) start(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+	err := postgres.InTx(ctx, k.pool, func(tx pgx.Tx) error {
 		if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (k *keyStore) reload(ctx context.Context) (*keySet, error) {
 func (k *keyStore) load(ctx context.Context, db queries.DBTX) (*keySet, error) {
 	rows, err := queries.New().SysSigningKeyList(ctx, db)
 	if err != nil {
-		return nil, fmt.Errorf("load the signing keys: %w", err)
+		return nil, fmt.Errorf("load the signing keys: %w", postgres.Translate(err))
 	}
 	set := &keySet{public: make(map[string]*ecdsa.PublicKey, len(rows))}
 	document := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}

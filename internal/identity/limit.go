@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -92,7 +93,7 @@ func SetLimits(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, limits []Limi
 func Limits(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Limit, error) {
 	rows, err := queries.New().TenantLimitList(ctx, db, tenantID)
 	if err != nil {
-		return nil, fmt.Errorf("list limits of tenant %s: %w", tenantID, err)
+		return nil, fmt.Errorf("list limits of tenant %s: %w", tenantID, postgres.Translate(err))
 	}
 	limits := DefaultLimits()
 	for _, row := range rows {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -38,11 +38,11 @@ func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, er
 		return Tenant{}, err
 	}
 	err = queries.New().SysTenantInsert(ctx, db, queries.SysTenantInsertParams{ID: id, Slug: slug})
-	if violation := (*pgconn.PgError)(nil); errors.As(err, &violation) && violation.ConstraintName == "tenants_slug_key" {
+	if postgres.Violates(err, "tenants_slug_key") {
 		return Tenant{}, fault.Wrap(err, fault.Conflict, "there is a tenant %s already", slug)
 	}
 	if err != nil {
-		return Tenant{}, fmt.Errorf("insert tenant %s: %w", slug, err)
+		return Tenant{}, fmt.Errorf("insert tenant %s: %w", slug, postgres.Translate(err))
 	}
 	return FindTenant(ctx, db, slug)
 }
@@ -54,7 +54,7 @@ func FindTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, erro
 		return Tenant{}, fault.Wrap(err, fault.NotFound, "there is no tenant of this slug")
 	}
 	if err != nil {
-		return Tenant{}, fmt.Errorf("look up tenant %s: %w", slug, err)
+		return Tenant{}, fmt.Errorf("look up tenant %s: %w", slug, postgres.Translate(err))
 	}
 	return Tenant(row), nil
 }

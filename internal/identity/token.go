@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -71,7 +72,7 @@ func (s *Service) IssueToken(ctx context.Context, clientID, secret string) (Toke
 	}
 	refresh, err := s.beginFamily(ctx, principal)
 	if err != nil {
-		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", principal.ClientID, err)
+		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", principal.ClientID, postgres.Translate(err))
 	}
 	return Token{AccessToken: access, RefreshToken: refresh, ExpiresIn: accessTokenTTL, ExpiresAt: expiresAt}, nil
 }
@@ -87,7 +88,7 @@ func (s *Service) login(ctx context.Context, clientID, secret string) (Principal
 	if errors.Is(err, pgx.ErrNoRows) {
 		client.SecretHashes, client.IsRevoked = [][]byte{make([]byte, sha256.Size)}, true
 	} else if err != nil {
-		return Principal{}, fmt.Errorf("look up client %s: %w", id, err)
+		return Principal{}, fmt.Errorf("look up client %s: %w", id, postgres.Translate(err))
 	}
 	presented, match := sha256.Sum256([]byte(secret)), 0
 	for _, hash := range client.SecretHashes {

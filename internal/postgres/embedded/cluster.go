@@ -43,7 +43,7 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 	if err := s.place.prepareSocketDir(account); err != nil {
 		return nil, err
 	}
-	if err := clearRemains(ctx, s.place.cluster); err != nil {
+	if err := clearRemains(ctx, s.place); err != nil {
 		return nil, err
 	}
 	return s.launch(ctx, binaries, account)

@@ -16,12 +16,14 @@ import (
 func tieToParent(attributes *syscall.SysProcAttr) { attributes.Pdeathsig = syscall.SIGINT }
 
 // clearRemains ends what a killed predecessor left behind: a server that is
-// still stopping (it got SIGINT when its parent died), its last backends, and a
-// postmaster.pid whose number may since belong to an unrelated process, in which
-// case PostgreSQL would refuse to start. The caller holds the directory's lock,
-// so nothing that runs there is in use; what runs there is known by its working
-// directory, which every PostgreSQL process shares.
-func clearRemains(ctx context.Context, cluster string) error {
+// still stopping (it got SIGINT when its parent died), its last backends, and
+// lock files whose process number may since belong to an unrelated process, or
+// to a dead one that nobody has waited for, in which cases PostgreSQL would
+// refuse to start. The caller holds the directory's lock, so nothing that runs
+// there is in use; what runs there is known by its working directory, which
+// every PostgreSQL process shares.
+func clearRemains(ctx context.Context, place *place) error {
+	cluster := place.cluster
 	for began := time.Now(); ; {
 		left := processesIn(cluster)
 		if len(left) == 0 {
@@ -43,9 +45,10 @@ func clearRemains(ctx context.Context, cluster string) error {
 		case <-time.After(pollInterval):
 		}
 	}
-	err := os.Remove(filepath.Join(cluster, "postmaster.pid"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("stale postmaster.pid: %w", err)
+	for _, stale := range []string{filepath.Join(cluster, "postmaster.pid"), filepath.Join(place.socketDir, ".s.PGSQL.5432.lock")} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("stale lock file: %w", err)
+		}
 	}
 	return nil
 }

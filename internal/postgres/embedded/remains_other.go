@@ -19,9 +19,10 @@ import (
 func tieToParent(*syscall.SysProcAttr) {}
 
 // clearRemains stops the server that a killed predecessor left running. The
-// caller holds the directory's lock, so nobody uses it. A postmaster.pid without
-// a process is PostgreSQL's own to judge.
-func clearRemains(ctx context.Context, cluster string) error {
+// caller holds the directory's lock, so nobody uses it. Lock files
+// without a process are PostgreSQL's own to judge.
+func clearRemains(ctx context.Context, place *place) error {
+	cluster := place.cluster
 	for began := time.Now(); ; {
 		pid := postmasterOf(ctx, cluster)
 		if pid == 0 {

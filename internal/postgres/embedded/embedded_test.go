@@ -1,0 +1,291 @@
+package embedded
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpenKeepsDataOverCleanStops(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	server, err := Open(t.Context(), Options{Dir: dir}) // durable, as for real use
+	require.NoError(t, err)
+	execute(t, server.URL(), "CREATE TABLE kept AS SELECT 42 AS value")
+	for parameter, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "listen_addresses": "", "TimeZone": "UTC", "server_encoding": "UTF8"} {
+		require.Equal(t, want, query[string](t, server.URL(), "SHOW "+parameter), parameter)
+	}
+	require.True(t, query[bool](t, server.URL(), "SELECT lower('ÄÖ') = 'äö'"), "character classes of UTF-8")
+	pid := postmaster(t, dir)
+	require.NoError(t, server.Close())
+	require.NoError(t, server.Close(), "closing twice is allowed")
+	require.True(t, ended(pid))
+	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"))
+
+	again := open(t, Options{Dir: dir})
+	require.Equal(t, 42, query[int](t, again.URL(), "SELECT value FROM kept"))
+	log, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "not properly shut down")
+}
+
+func TestOpenAsRootDropsToAnotherUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := filepath.Join(openDir(t), "data")
+	server := open(t, Options{Dir: dir})
+	execute(t, server.URL(), "SELECT 1")
+	for _, closed := range []string{"postgres", "socket"} {
+		info, err := os.Stat(filepath.Join(dir, closed))
+		require.NoError(t, err)
+		require.NotZero(t, ownerOf(info), closed)
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), closed)
+	}
+
+	// Another user's child does not get in.
+	outsider := exec.CommandContext(t.Context(), "test", "-r", filepath.Join(dir, "socket", ".s.PGSQL.5432"))
+	outsider.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	require.Error(t, outsider.Run())
+}
+
+func TestOpenAsRootRefusesAClosedDirectory(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	private := t.TempDir()
+	require.NoError(t, os.Chmod(private, 0o700)) //nolint:gosec // as /root is
+	_, err := Open(t.Context(), Options{Dir: filepath.Join(private, "data")})
+	require.ErrorContains(t, err, private+" is closed to it")
+	require.ErrorContains(t, err, "TRANCHE_DATA_DIR")
+}
+
+func TestOpenAsAnotherUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	nobody := uidOf(t, "nobody")
+	home := openDir(t)
+	require.NoError(t, os.Chown(home, int(nobody), int(nobody)))
+	child := startChild(t, filepath.Join(home, "data"), nobody)
+	execute(t, child.url, "CREATE TABLE t ()")
+	child.stop(t)
+	info, err := os.Stat(filepath.Join(home, "data", "postgres"))
+	require.NoError(t, err)
+	require.Equal(t, nobody, ownerOf(info))
+
+	// Root goes on with it as the user whose data they are.
+	server := open(t, Options{Dir: filepath.Join(home, "data")})
+	execute(t, server.URL(), "SELECT FROM t")
+}
+
+func TestServerEndsWithItsKilledParent(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	child := startChild(t, dir, 0)
+	execute(t, child.url, "CREATE TABLE kept AS SELECT 42 AS value")
+	pid := postmaster(t, dir)
+	child.kill(t)
+
+	// At once, while the orphan may still be stopping.
+	server := open(t, Options{Dir: dir})
+	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM kept"))
+	require.True(t, ended(pid))
+}
+
+func TestOpenAfterEverythingWasKilled(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	child := startChild(t, dir, 0)
+	execute(t, child.url, "CREATE TABLE kept AS SELECT 42 AS value")
+	execute(t, child.url, "CHECKPOINT") // the children's server commits asynchronously
+	pid := postmaster(t, dir)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // so that it cannot react to its parent's death
+	child.kill(t)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Equal(t, pid, postmaster(t, dir), "postmaster.pid is stale")
+
+	server := open(t, Options{Dir: dir})
+	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM kept"))
+}
+
+func TestOpenWithPostmasterPidOfAnUnrelatedProcess(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	server, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
+	require.NoError(t, err)
+	pidFile := filepath.Join(dir, "postgres", "postmaster.pid")
+	stale, err := os.ReadFile(pidFile)
+	require.NoError(t, err)
+	require.NoError(t, server.Close())
+
+	// PostgreSQL alone would refuse: a process of its user has this number.
+	place, err := newPlace(dir)
+	require.NoError(t, err)
+	account, err := serverAccount(place)
+	require.NoError(t, err)
+	unrelated := exec.CommandContext(t.Context(), "sleep", "600")
+	account.apply(unrelated)
+	require.NoError(t, unrelated.Start())
+	t.Cleanup(func() { _ = unrelated.Process.Kill(); _ = unrelated.Wait() })
+	_, rest, _ := strings.Cut(string(stale), "\n")
+	require.NoError(t, os.WriteFile(pidFile, []byte(strconv.Itoa(unrelated.Process.Pid)+"\n"+rest), 0o600))
+	require.NoError(t, account.own(pidFile))
+
+	again := open(t, Options{Dir: dir})
+	execute(t, again.URL(), "SELECT 1")
+	require.False(t, ended(unrelated.Process.Pid), "the unrelated process lives")
+}
+
+func TestOpenRefusesDataOfAnotherMajorVersion(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	server, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
+	require.NoError(t, err)
+	require.NoError(t, server.Close())
+	version := filepath.Join(dir, "postgres", "PG_VERSION")
+	require.NoError(t, os.WriteFile(version, []byte("9\n"), 0o600))
+
+	_, err = Open(t.Context(), Options{Dir: dir})
+	require.ErrorContains(t, err, "made by PostgreSQL 9")
+	require.ErrorContains(t, err, "found: ")
+	require.FileExists(t, version, "nothing is deleted")
+	require.DirExists(t, filepath.Join(dir, "postgres", "base"))
+}
+
+func TestOpenRefusesADirectoryThatIsNoCluster(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	foreign := filepath.Join(dir, "postgres", "letters")
+	require.NoError(t, os.MkdirAll(foreign, 0o755)) //nolint:gosec // as somebody's directory is
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(filepath.Dir(foreign), 12345, 12345))
+	}
+	_, err := Open(t.Context(), Options{Dir: dir})
+	require.ErrorContains(t, err, "is no PostgreSQL data directory")
+	require.DirExists(t, foreign)
+}
+
+func TestOpenRemovesOnlyWhatAnUnfinishedInitdbLeft(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	left := filepath.Join(dir, "initdb-123")
+	require.NoError(t, os.MkdirAll(left, 0o755)) //nolint:gosec // whatever it was
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), []byte("mine"), 0o600))
+	open(t, Options{Dir: dir})
+	require.NoDirExists(t, left)
+	require.FileExists(t, filepath.Join(dir, "key"))
+}
+
+func TestOpenWithALongPathPutsTheSocketElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), strings.Repeat("long", 30))
+	server := open(t, Options{Dir: dir})
+	execute(t, server.URL(), "SELECT 1")
+	require.NotContains(t, server.URL(), "longlong")
+	t.Cleanup(func() { _ = os.RemoveAll(server.place.socketDir) })
+}
+
+func TestOpenRefusesASocketDirectoryOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "socket"), 0o755)) //nolint:gosec // open to others: that is the point
+	_, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
+	require.ErrorContains(t, err, "is not a directory of user")
+}
+
+func TestOpenShowsWhyTheServerDoesNotStart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	_, err := Open(t.Context(), Options{Dir: dir, Volatile: true, Settings: map[string]string{"max_connections": "many"}})
+	require.ErrorIs(t, err, errNoServer)
+	require.ErrorContains(t, err, `invalid value for parameter "max_connections": "many"`)
+}
+
+func TestProcessesShareTheServer(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	children := make(chan *child, 3)
+	for range cap(children) { // all at once, on a directory that does not exist yet
+		go func() { children <- startChild(t, dir, 0) }()
+	}
+	server := open(t, Options{Dir: dir})
+	execute(t, server.URL(), "CREATE TABLE kept AS SELECT 42 AS value")
+	for range cap(children) {
+		other := <-children
+		require.Equal(t, server.URL(), other.url)
+		require.Equal(t, 42, query[int](t, other.url, "SELECT value FROM kept"))
+		other.kill(t) // whoever runs the server: another takes over
+		eventually(t, func() bool { return try(t.Context(), server.URL(), "SELECT FROM kept") == nil }, "the server is back")
+	}
+}
+
+func TestServerIsStartedAgainWhenItEnds(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	server := open(t, Options{Dir: dir})
+	pid := postmaster(t, dir)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	eventually(t, func() bool { return ended(pid) && try(t.Context(), server.URL(), "SELECT 1") == nil }, "the server is back")
+	require.NotEqual(t, pid, postmaster(t, dir))
+}
+
+func TestCloseLetsOthersFinish(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	holder, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
+	require.NoError(t, err)
+	other := open(t, Options{Dir: dir}) // another open file: to the locks, another process
+	closed := make(chan error, 1)
+	go func() { closed <- holder.Close() }()
+	require.NoError(t, try(t.Context(), other.URL(), "SELECT pg_sleep(1)"))
+	require.Empty(t, closed, "the holder waits")
+	require.NoError(t, other.Close())
+	require.NoError(t, <-closed)
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	place, err := preparePlace(filepath.Join(openDir(t), "data"))
+	require.NoError(t, err)
+	holder, err := openLocks(place)
+	require.NoError(t, err)
+	defer holder.close()
+	require.True(t, holder.hold()) // and never starts a server
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = Open(ctx, Options{Dir: place.dir})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "another process")
+}
+
+func TestFindAndWaitUnused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openDir(t), "data")
+	_, found, err := Find(t.Context(), dir)
+	require.NoError(t, err)
+	require.False(t, found, "there is no directory yet")
+
+	server := open(t, Options{Dir: dir})
+	user, found, err := Find(t.Context(), dir)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, server.URL(), user.URL())
+
+	unused := make(chan error, 1)
+	go func() { unused <- server.WaitUnused(t.Context(), 200*time.Millisecond) }()
+	time.Sleep(500 * time.Millisecond)
+	require.Empty(t, unused, "it is in use")
+	require.NoError(t, user.Close())
+	require.NoError(t, <-unused)
+
+	_, found, err = Find(t.Context(), dir)
+	require.NoError(t, err)
+	require.False(t, found, "nobody begins to use a server that is about to stop")
+}

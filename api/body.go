@@ -134,10 +134,28 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 	if op.RequestBody != nil {
 		schema = op.RequestBody.Content[jsonType].Schema
 	}
-	if details := s.validate(schema, value); len(details) > 0 {
+	details := s.validate(schema, value)
+	if inspect := declared(op).inspect; inspect != nil {
+		details = merge(details, inspect(value))
+	}
+	if len(details) > 0 {
 		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
 	}
 	return value, nil
+}
+
+// merge adds the details whose fields have not been named yet.
+func merge(details, more []fault.Detail) []fault.Detail {
+	named := map[string]bool{}
+	for _, d := range details {
+		named[d.Field] = true
+	}
+	for _, d := range more {
+		if !named[d.Field] {
+			details = append(details, d)
+		}
+	}
+	return details
 }
 
 // emptyObject is the schema of the body of operations that take none: an

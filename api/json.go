@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -70,6 +72,50 @@ func (a JSONArray) MarshalJSON() ([]byte, error) {
 // Schema says that it is an array; huma.SchemaProvider.
 func (JSONArray) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{}}
+}
+
+// RawObject is an object of any members with its text kept as it was written.
+type RawObject json.RawMessage
+
+// UnmarshalJSON keeps the text; null leaves it empty.
+func (o *RawObject) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(o), text) }
+
+// MarshalJSON writes the text; an empty one is {}.
+func (o RawObject) MarshalJSON() ([]byte, error) { return textOr(o, "{}"), nil }
+
+// Schema says that it is an object; huma.SchemaProvider.
+func (RawObject) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+// RawArray is an array of T with its text kept as it was written.
+type RawArray[T any] json.RawMessage
+
+// UnmarshalJSON keeps the text; null leaves it empty.
+func (a *RawArray[T]) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(a), text) }
+
+// MarshalJSON writes the text; an empty one is [].
+func (a RawArray[T]) MarshalJSON() ([]byte, error) { return textOr(a, "[]"), nil }
+
+// Schema says that it is an array of T; huma.SchemaProvider.
+func (RawArray[T]) Schema(registry huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Items: registry.Schema(reflect.TypeFor[T](), true, "")}
+}
+
+func keepText(to *[]byte, text []byte) error {
+	if string(text) == "null" {
+		*to = nil
+		return nil
+	}
+	*to = bytes.Clone(text)
+	return nil
+}
+
+func textOr(text []byte, otherwise string) []byte {
+	if len(text) == 0 {
+		return []byte(otherwise)
+	}
+	return text
 }
 
 // Timestamp is a time as the API writes it: RFC 3339, UTC, milliseconds

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tranche/internal/fault"
 	"tranche/internal/identity"
 )
 
@@ -55,6 +56,9 @@ type operation struct {
 	// bodySchema declares the body of a handler that takes body(ctx) instead
 	// of a Body field.
 	bodySchema *huma.Schema
+	// inspect finds faults of the body beyond its schema; they are reported
+	// together with those of the schema, whose fields it cannot repeat.
+	inspect func(body any) []fault.Detail
 	// alternatives are further successes by status, 202 beside 200.
 	alternatives map[int]alternative
 	// errors are the statuses of failure beyond those every operation has.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/go-chi/chi/v5"
 
 	"tranche/internal/fault"
@@ -219,8 +220,6 @@ func parameterDetail(d *huma.ErrorDetail) fault.Detail {
 		detail.Message = "is required"
 	case strings.HasPrefix(d.Message, "invalid value"):
 		detail.Message = "is not valid" // what follows would repeat the value
-	case strings.HasPrefix(d.Message, "expected "):
-		detail.Message = "must be: " + strings.TrimPrefix(d.Message, "expected ")
 	}
 	return detail
 }
@@ -241,4 +240,12 @@ func init() {
 	}
 	huma.DefaultArrayNullable = false
 	huma.ValidateStrictCasing = true
+	validation.MsgExpectedOneOf = "must be one of %s"
+	validation.MsgExpectedMinimumNumber = "must be at least %v"
+	validation.MsgExpectedMaximumNumber = "must be at most %v"
+	validation.MsgExpectedMinLength = "must have at least %d characters"
+	validation.MsgExpectedMaxLength = "must have at most %d characters"
+	validation.MsgExpectedMatchPattern = "must match %s"
+	validation.MsgExpectedRFC3339DateTime = "must be a date and time by RFC 3339"
+	validation.MsgExpectedRFC3339Date = "must be a date by RFC 3339"
 }

@@ -88,7 +88,8 @@ SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.wo
 -- name: WorkflowList :many
 -- Newest first. Every filter narrows the tenant's rows in the order of
 -- workflows_newest, so one plan serves all of them.
-SELECT id, tenant_id, alias, version, name, description, status, type, created_at, updated_at, published_at
+SELECT id, tenant_id, alias, version, name, description, status, type, parent_version,
+    created_at, updated_at, published_at, archived_at
 FROM workflows
 WHERE tenant_id = @tenant_id
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))

@@ -388,7 +388,8 @@ func (q *Queries) WorkflowLatestActive(ctx context.Context, db DBTX, arg Workflo
 }
 
 const workflowList = `-- name: WorkflowList :many
-SELECT id, tenant_id, alias, version, name, description, status, type, created_at, updated_at, published_at
+SELECT id, tenant_id, alias, version, name, description, status, type, parent_version,
+    created_at, updated_at, published_at, archived_at
 FROM workflows
 WHERE tenant_id = $1
     AND ($2::text IS NULL OR status = $2)
@@ -409,17 +410,19 @@ type WorkflowListParams struct {
 }
 
 type WorkflowListRow struct {
-	ID          uuid.UUID
-	TenantID    uuid.UUID
-	Alias       string
-	Version     int32
-	Name        string
-	Description string
-	Status      string
-	Type        *string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	PublishedAt *time.Time
+	ID            uuid.UUID
+	TenantID      uuid.UUID
+	Alias         string
+	Version       int32
+	Name          string
+	Description   string
+	Status        string
+	Type          *string
+	ParentVersion *int32
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	PublishedAt   *time.Time
+	ArchivedAt    *time.Time
 }
 
 // Newest first. Every filter narrows the tenant's rows in the order of
@@ -449,9 +452,11 @@ func (q *Queries) WorkflowList(ctx context.Context, db DBTX, arg WorkflowListPar
 			&i.Description,
 			&i.Status,
 			&i.Type,
+			&i.ParentVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.PublishedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}

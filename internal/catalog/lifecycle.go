@@ -1,0 +1,150 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// Publish makes a draft active after compiling its graph. Anything but a draft
+// is fault.Conflict; a graph with faults is fault.Unprocessable and names
+// every one of them.
+func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, error) {
+	var published *Workflow
+	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
+		current, err := c.lockTx(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if current.Status != Draft {
+			return errStatus(Draft, "published", current.Status)
+		}
+		if _, err := c.compile(current); err != nil {
+			return err
+		}
+		row, err := c.queries.WorkflowPublish(ctx, tx, queries.WorkflowPublishParams{TenantID: tenantID, ID: id})
+		if err != nil {
+			return err
+		}
+		published = fromRow(row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return published, nil
+}
+
+// compile returns the plan of a stored workflow.
+func (c *Catalog) compile(w *Workflow) (*workflow.Plan, error) {
+	definition, err := c.parse(w.Content)
+	if err != nil {
+		return nil, err
+	}
+	return workflow.Compile(definition, c.types)
+}
+
+// CreateDraft makes the next version of an active workflow's alias as a draft
+// with the same content. Anything but an active workflow is fault.Conflict,
+// and so is an alias that has a draft already.
+func (c *Catalog) CreateDraft(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, error) {
+	var draft *Workflow
+	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
+		source, err := c.lockTx(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if source.Status != Active {
+			return errStatus(Active, "the source of a draft", source.Status)
+		}
+		// Advancing holds the alias, so no other draft can appear meanwhile.
+		version, err := c.queries.WorkflowAliasAdvance(ctx, tx, queries.WorkflowAliasAdvanceParams{TenantID: tenantID, Alias: source.Alias})
+		if err != nil {
+			return err
+		}
+		use, err := c.queries.WorkflowAliasUse(ctx, tx, queries.WorkflowAliasUseParams{TenantID: tenantID, Alias: source.Alias})
+		if err != nil {
+			return err
+		}
+		if use.HasDraft {
+			return fault.New(fault.Conflict, "the alias has a draft already; an alias has at most one")
+		}
+		draft, err = c.insertTx(ctx, tx, tenantID, source.Alias, int(version), source.Version, source.Content)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return draft, nil
+}
+
+// Archive retires an active workflow: it cannot be executed any more, while
+// what runs of it goes on. Anything but an active workflow is fault.Conflict.
+func (c *Catalog) Archive(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, error) {
+	var archived *Workflow
+	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
+		current, err := c.lockTx(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if current.Status != Active {
+			return errStatus(Active, "archived", current.Status)
+		}
+		row, err := c.queries.WorkflowArchive(ctx, tx, queries.WorkflowArchiveParams{TenantID: tenantID, ID: id})
+		if err != nil {
+			return err
+		}
+		archived = fromRow(row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.Forget(id)
+	return archived, nil
+}
+
+// Delete removes a draft, or an archived workflow that no execution and no
+// batch refers to; others are fault.Conflict.
+func (c *Catalog) Delete(ctx context.Context, tenantID, id uuid.UUID) error {
+	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
+		current, err := c.lockTx(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if err := c.deletableTx(ctx, tx, current); err != nil {
+			return err
+		}
+		return c.queries.WorkflowDelete(ctx, tx, queries.WorkflowDeleteParams{TenantID: tenantID, ID: id})
+	})
+	if err != nil {
+		return err
+	}
+	c.Forget(id)
+	return nil
+}
+
+func (c *Catalog) deletableTx(ctx context.Context, tx pgx.Tx, w *Workflow) error {
+	switch w.Status {
+	case Draft:
+		return nil
+	case Active:
+		return fault.New(fault.Conflict, "an active workflow must be archived before it can be deleted").
+			WithSubCode(fault.InvalidWorkflowStatus)
+	default:
+		referenced, err := c.queries.WorkflowIsReferenced(ctx, tx, queries.WorkflowIsReferencedParams{TenantID: w.TenantID, WorkflowID: w.ID})
+		if err != nil {
+			return err
+		}
+		if referenced {
+			return fault.New(fault.Conflict, "executions refer to this archived workflow; it is kept with them")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,104 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// LatestVersion stands for the highest active version (decisions 5.4).
+const LatestVersion = "latest"
+
+// Resolve returns the active workflow that a caller names by alias and
+// version, and its plan. A name that leads nowhere is fault.NotFound, a draft
+// or an archived version fault.Conflict. A version that was resolved before is
+// answered from memory; it may have been archived by another process since, so
+// what records an execution checks the status again and on a refusal calls
+// Forget and Resolve once more. LatestVersion always asks the database.
+func (c *Catalog) Resolve(ctx context.Context, tenantID uuid.UUID, alias, version string) (*Workflow, *workflow.Plan, error) {
+	number, err := c.versionNumber(ctx, tenantID, alias, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	if w, plan, ok := c.plans.byName(planName{tenantID, alias, number}); ok && w.Status == Active {
+		return w, plan, nil
+	}
+	row, err := c.queries.WorkflowGetByVersion(ctx, c.pool, queries.WorkflowGetByVersionParams{
+		TenantID: tenantID, Alias: alias, Version: int32(number),
+	})
+	if err != nil {
+		return nil, nil, readError(err, "resolve workflow %s/%d", alias, number)
+	}
+	w := fromRow(row)
+	if w.Status != Active {
+		return nil, nil, errStatus(Active, "executed", w.Status)
+	}
+	plan, err := c.keepPlan(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, plan, nil
+}
+
+func (c *Catalog) versionNumber(ctx context.Context, tenantID uuid.UUID, alias, version string) (int, error) {
+	if version != LatestVersion {
+		number, ok := ParseVersion(version)
+		if !ok || !aliasPattern.MatchString(alias) {
+			return 0, errUnknown()
+		}
+		return number, nil
+	}
+	if !aliasPattern.MatchString(alias) {
+		return 0, errUnknown()
+	}
+	number, err := c.queries.WorkflowLatestActive(ctx, c.pool, queries.WorkflowLatestActiveParams{TenantID: tenantID, Alias: alias})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, fault.New(fault.NotFound, "the alias has no active version")
+	}
+	if err != nil {
+		return 0, readError(err, "find the latest version of %s", alias)
+	}
+	return int(number), nil
+}
+
+// Plan returns a workflow that was published once, archived or not, and its
+// plan: what goes on with an execution uses it. fault.NotFound if the tenant
+// has none of that id, fault.Conflict for a draft.
+func (c *Catalog) Plan(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, *workflow.Plan, error) {
+	if w, plan, ok := c.plans.byID(id); ok && w.TenantID == tenantID {
+		return w, plan, nil
+	}
+	w, err := c.Get(ctx, tenantID, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.Status == Draft {
+		return nil, nil, errStatus(Active, "executed", w.Status)
+	}
+	plan, err := c.keepPlan(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, plan, nil
+}
+
+// keepPlan compiles a published workflow, whose definition never changes, and
+// remembers the plan.
+func (c *Catalog) keepPlan(w *Workflow) (*workflow.Plan, error) {
+	plan, err := c.compile(w)
+	if err != nil {
+		// It compiled when it was published, so the fault is the service's.
+		return nil, fault.Wrap(err, fault.Internal, "the published workflow cannot be compiled")
+	}
+	c.plans.put(w, plan)
+	return plan, nil
+}
+
+// Forget drops what is remembered of a workflow: its status has changed.
+func (c *Catalog) Forget(id uuid.UUID) { c.plans.remove(id) }

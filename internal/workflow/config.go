@@ -1,92 +1,287 @@
 package workflow
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"tranche/internal/expression"
+	"tranche/internal/fault"
 )
 
 // ConfigReader reads one object of a task's config. Each method reads one
 // member, gives its zero value where that is absent or faulty, and records the
-// fault with its path. Members that nobody read are faults when the type's
-// Compile returns. What expressions refer to is recorded, so that the compiler
-// can check that only ancestors are read.
-type ConfigReader struct{}
+// fault with its path; null counts as absent. Members that nobody read are
+// faults when the type's Compile has returned. What expressions refer to is
+// recorded, so that the compiler can check that only ancestors are read.
+type ConfigReader struct {
+	task    *taskConfig
+	path    string
+	members map[string]any
+	read    map[string]bool
+	scope   expression.Scope
+}
 
 // Has reports whether the member is there and not null.
-func (c *ConfigReader) Has(name string) bool { return false }
-
-// Value reads any JSON; nil where absent.
-func (c *ConfigReader) Value(name string) any { return nil }
-
-// Require records a fault for each of the members that is absent.
-func (c *ConfigReader) Require(names ...string) {}
-
-// Text reads a literal text.
-func (c *ConfigReader) Text(name string) string { return "" }
-
-// Choice reads a literal text that is one of options; the first is the default.
-func (c *ConfigReader) Choice(name string, options ...string) string { return "" }
-
-// Bool reads true or false.
-func (c *ConfigReader) Bool(name string, absent bool) bool { return absent }
-
-// Int reads an integer within [least, most].
-func (c *ConfigReader) Int(name string, absent, least, most int) int { return absent }
-
-// Object reads a nested object; nil where absent or faulty.
-func (c *ConfigReader) Object(name string) *ConfigReader { return nil }
-
-// Objects reads an array of objects.
-func (c *ConfigReader) Objects(name string) []*ConfigReader { return nil }
-
-// List reads an array of any JSON; nil where absent.
-func (c *ConfigReader) List(name string) []any { return nil }
+func (c *ConfigReader) Has(name string) bool { return c.members[name] != nil }
 
 // Members returns the names of all members, sorted, for objects whose names
-// are the author's (headers, query).
-func (c *ConfigReader) Members() []string { return nil }
+// are the author's own (headers, query).
+func (c *ConfigReader) Members() []string { return slices.Sorted(maps.Keys(c.members)) }
+
+// Require records a fault for each of the members that is absent.
+func (c *ConfigReader) Require(names ...string) {
+	for _, name := range names {
+		if !c.Has(name) {
+			c.task.compiler.fault(join(c.path, name), fault.MissingRequiredField, "is required")
+		}
+	}
+}
+
+// Value reads any JSON; nil where absent.
+func (c *ConfigReader) Value(name string) any {
+	c.read[name] = true
+	return c.members[name]
+}
+
+// Text reads a literal text.
+func (c *ConfigReader) Text(name string) string {
+	return read[string](c, name, "a text")
+}
+
+// Choice reads a literal text that is one of options; the first is the default.
+func (c *ConfigReader) Choice(name string, options ...string) string {
+	text := c.Text(name)
+	if text != "" && slices.Contains(options, text) {
+		return text
+	}
+	if _, isText := c.members[name].(string); isText {
+		c.Fault(name, "must be one of %s", strings.Join(options, ", "))
+	}
+	return options[0]
+}
+
+// Bool reads true or false.
+func (c *ConfigReader) Bool(name string, absent bool) bool {
+	if !c.Has(name) {
+		c.read[name] = true
+		return absent
+	}
+	return read[bool](c, name, "true or false")
+}
+
+// Int reads an integer within [least, most].
+func (c *ConfigReader) Int(name string, absent, least, most int) int {
+	if !c.Has(name) {
+		c.read[name] = true
+		return absent
+	}
+	text := read[json.Number](c, name, "an integer")
+	if text == "" {
+		return absent
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < least || n > most {
+		c.Fault(name, "must be an integer between %d and %d", least, most)
+		return absent
+	}
+	return n
+}
+
+// Float reads a number within [least, most] that is not money: a factor, a share.
+func (c *ConfigReader) Float(name string, absent, least, most float64) float64 {
+	if !c.Has(name) {
+		c.read[name] = true
+		return absent
+	}
+	text := read[json.Number](c, name, "a number")
+	if text == "" {
+		return absent
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || n < least || n > most {
+		c.Fault(name, "must be a number between %g and %g", least, most)
+		return absent
+	}
+	return n
+}
+
+// Object reads a nested object; nil where absent or faulty.
+func (c *ConfigReader) Object(name string) *ConfigReader {
+	members := read[map[string]any](c, name, "an object")
+	if members == nil {
+		return nil
+	}
+	return c.task.reader(join(c.path, name), members, c.scope)
+}
+
+// Objects reads an array of objects; faulty items are left out.
+func (c *ConfigReader) Objects(name string) []*ConfigReader {
+	items := c.List(name)
+	readers := make([]*ConfigReader, 0, len(items))
+	for i, item := range items {
+		path := fmt.Sprintf("%s[%d]", join(c.path, name), i)
+		members, ok := item.(map[string]any)
+		if !ok {
+			c.task.compiler.fault(path, fault.InvalidFieldType, "must be an object")
+			continue
+		}
+		readers = append(readers, c.task.reader(path, members, c.scope))
+	}
+	return readers
+}
+
+// List reads an array of any JSON; nil where absent.
+func (c *ConfigReader) List(name string) []any {
+	return read[[]any](c, name, "an array")
+}
 
 // With returns the same object read with more roots in its expressions.
-func (c *ConfigReader) With(extra expression.Scope) *ConfigReader { return c }
+func (c *ConfigReader) With(extra expression.Scope) *ConfigReader {
+	wider := *c
+	wider.scope = expression.Scope{
+		Item:   c.scope.Item || extra.Item,
+		Last:   c.scope.Last || extra.Last,
+		Column: c.scope.Column || extra.Column,
+		Fields: c.scope.Fields || extra.Fields,
+	}
+	return &wider
+}
 
 // Expression reads a bare expression; nil where absent or faulty.
-func (c *ConfigReader) Expression(name string) *expression.Expression { return nil }
+func (c *ConfigReader) Expression(name string) *expression.Expression {
+	source := read[string](c, name, "a text that is an expression")
+	if _, present := c.members[name].(string); !present {
+		return nil
+	}
+	return c.ExpressionAt(name, source)
+}
 
 // Template reads a text with {{ … }}; nil where absent or faulty.
-func (c *ConfigReader) Template(name string) *expression.Template { return nil }
+func (c *ConfigReader) Template(name string) *expression.Template {
+	source := read[string](c, name, "a text")
+	if _, present := c.members[name].(string); !present {
+		return nil
+	}
+	template, err := expression.CompileTemplate(source, c.scope)
+	if err != nil {
+		c.Fault(name, "%s", err)
+		return nil
+	}
+	c.task.refer(join(c.path, name), template.TaskRefs())
+	return template
+}
 
 // Tree reads any JSON whose texts are templates; nil where absent or faulty.
-func (c *ConfigReader) Tree(name string) *expression.Tree { return nil }
+func (c *ConfigReader) Tree(name string) *expression.Tree {
+	value := c.Value(name)
+	if value == nil {
+		return nil
+	}
+	return c.TreeAt(name, value)
+}
 
 // ExpressionAt compiles source, found at path within this object
 // (rules[0].when[1]); nil where it is faulty.
-func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression { return nil }
+func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression {
+	compiled, err := expression.Compile(source, c.scope)
+	if err != nil {
+		c.Fault(path, "%s", err)
+		return nil
+	}
+	c.task.refer(join(c.path, path), compiled.TaskRefs())
+	return compiled
+}
 
 // TreeAt compiles value, found at path within this object; nil where faulty.
-func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree { return nil }
+func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
+	tree, faults := expression.CompileTree(value, c.scope)
+	for _, f := range faults {
+		c.Fault(join(path, f.Path), "%s", f.Err)
+	}
+	if len(faults) > 0 {
+		return nil
+	}
+	c.task.refer(join(c.path, path), tree.TaskRefs())
+	return tree
+}
 
 // Goto reads the id of a task to which an edge must lead; the edge is one of
 // those not taken when the task is passed over.
-func (c *ConfigReader) Goto(name string) string { return "" }
+func (c *ConfigReader) Goto(name string) string {
+	return c.named(name, true)
+}
 
 // Otherwise reads the id of a task to which an edge must lead and which is
 // taken when the task is passed over. Null is none.
-func (c *ConfigReader) Otherwise(name string) string { return "" }
+func (c *ConfigReader) Otherwise(name string) string {
+	return c.named(name, false)
+}
+
+func (c *ConfigReader) named(name string, conditional bool) string {
+	id := c.Text(name)
+	if _, present := c.members[name].(string); present {
+		c.task.named = append(c.task.named, namedEdge{path: join(c.path, name), target: id, conditional: conditional})
+	}
+	return id
+}
+
+// Graph reads a nested graph from the members tasks and edges. Its expressions
+// see this task's ancestors, and the roots of extra.
+func (c *ConfigReader) Graph(extra expression.Scope) *Graph {
+	c.Require("tasks")
+	s := structure{}
+	tasks := s.tasks(join(c.path, "tasks"), c.Value("tasks"))
+	edges := s.edges(join(c.path, "edges"), c.Value("edges"))
+	c.task.compiler.faults = append(c.task.compiler.faults, s.details...)
+	outer := &enclosure{graph: c.task.graph, task: c.task.task.Index, roots: c.With(extra).scope}
+	graph := c.task.compiler.graph(c.path+".", tasks, edges, outer)
+	c.task.task.Children = append(c.task.task.Children, graph)
+	return graph
+}
 
 // OnlyNamedEdges makes each edge of the task a fault that neither Goto,
 // Otherwise nor onError names.
-func (c *ConfigReader) OnlyNamedEdges() {}
+func (c *ConfigReader) OnlyNamedEdges() { c.task.onlyNamed = true }
 
 // DataSource says that the task reads a data source of that name.
-func (c *ConfigReader) DataSource(name string) {}
+func (c *ConfigReader) DataSource(name string) { c.task.task.Source = name }
 
-// RetryByDefault sets the policy that the task's retry members change.
-func (c *ConfigReader) RetryByDefault(policy RetryPolicy) {}
+// RetryByDefault sets the policy that the config's retry then changes.
+func (c *ConfigReader) RetryByDefault(policy RetryPolicy) { c.task.task.Retry = policy }
 
 // Waits says that the task may wait, which makes the workflow asynchronous.
-func (c *ConfigReader) Waits() {}
+func (c *ConfigReader) Waits() { c.task.compiler.waits = true }
 
 // Fault records a fault at path within this object; empty for the object itself.
-func (c *ConfigReader) Fault(path, format string, args ...any) {}
+func (c *ConfigReader) Fault(path, format string, args ...any) {
+	c.task.compiler.fault(join(c.path, path), "", format, args...)
+}
 
 // Warn records a warning at path within this object.
-func (c *ConfigReader) Warn(path, format string, args ...any) {}
+func (c *ConfigReader) Warn(path, format string, args ...any) {
+	c.task.compiler.warnings = append(c.task.compiler.warnings, fault.Detail{
+		Field: join(c.path, path), Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// read gives a member of one JSON type, its zero value where absent or of another.
+func read[T any](c *ConfigReader, name, what string) T {
+	v := c.Value(name)
+	typed, ok := v.(T)
+	if !ok && v != nil {
+		c.task.compiler.fault(join(c.path, name), fault.InvalidFieldType, "must be %s", what)
+	}
+	return typed
+}
+
+// join writes a path within a path.
+func join(path, inner string) string {
+	if path == "" || inner == "" || inner[0] == '[' {
+		return path + inner
+	}
+	return path + "." + inner
+}

@@ -7,8 +7,26 @@
 package workflow
 
 import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
 	"tranche/internal/fault"
 )
+
+// Limits of a definition.
+const (
+	TasksMax = 500  // of a graph
+	EdgesMax = 2000 // of a graph
+	NameMax  = 200  // bytes of a task's name
+)
+
+// Start is the source of the edges that lead into a graph.
+const Start = "start"
+
+// idPattern is decisions 4.1.
+var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`) //nolint:gochecknoglobals // a compiled constant
 
 // Definition is what a caller wrote, well-formed but perhaps incomplete.
 type Definition struct {
@@ -30,9 +48,6 @@ type EdgeDefinition struct {
 	Source, Target string
 }
 
-// Start is the source of the edges that lead into a graph.
-const Start = "start"
-
 // Parse checks structure and types: what must hold at every write, also of a
 // draft that is still incomplete. Details have paths as the caller wrote them.
 // Of tasks whose type is known, the types of the config's members are checked
@@ -40,21 +55,125 @@ const Start = "start"
 // argument is an absent member. The caller sets ExecutionMode and
 // TimeoutSeconds, which Compile checks.
 func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition, []fault.Detail) {
-	return Definition{}, nil
+	s := structure{}
+	def := Definition{
+		InputSchema: map[string]any{"type": "object"},
+		Tasks:       s.tasks("tasks", tasks),
+		Edges:       s.edges("edges", edges),
+	}
+	if inputSchema != nil {
+		def.InputSchema = s.object("inputSchema", inputSchema)
+	}
+	// The compiler finds wrong types in configs; what else it finds a draft may have.
+	c := compiler{types: types, ids: map[string]string{}}
+	c.graph("", def.Tasks, def.Edges, nil)
+	for _, detail := range c.faults {
+		if detail.SubCode == fault.InvalidFieldType {
+			s.details = append(s.details, detail)
+		}
+	}
+	return def, s.details
 }
 
-// Compile checks the whole graph and builds its plan. The error is a
-// *fault.Error of kind Unprocessable with every fault of the definition; if a
-// cycle is among them its sub-code is CircularDependency.
-func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
-	return &Plan{}, nil
+// structure reads the parts of a definition and collects what is malformed.
+type structure struct{ details []fault.Detail }
+
+func (s *structure) fault(path string, code fault.SubCode, format string, args ...any) {
+	s.details = append(s.details, fault.Detail{Field: path, Message: fmt.Sprintf(format, args...), SubCode: code})
 }
 
-// CheckInput fills in the schema's defaults and validates. It returns the
-// filled input, or details with paths from the input (items[3].amount), sorted.
-// The input itself is not changed.
-func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail) {
-	return input, nil
+func (s *structure) tasks(path string, v any) []TaskDefinition {
+	items := s.array(path, v, TasksMax)
+	tasks := make([]TaskDefinition, 0, len(items))
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		members := s.object(at, item)
+		if members == nil {
+			tasks = append(tasks, TaskDefinition{}) // the positions after it stay right
+			continue
+		}
+		task := TaskDefinition{
+			ID:     s.text(at, members, "id", true),
+			Type:   s.text(at, members, "type", true),
+			Name:   s.text(at, members, "name", false),
+			Config: map[string]any{},
+		}
+		if config := members["config"]; config != nil {
+			task.Config = s.object(at+".config", config)
+		}
+		if task.ID != "" && !idPattern.MatchString(task.ID) {
+			s.fault(at+".id", "", "must match %s", idPattern)
+		}
+		if len(task.Name) > NameMax {
+			s.fault(at+".name", "", "must have at most %d bytes", NameMax)
+		}
+		if task.Name == "" {
+			task.Name = task.ID
+		}
+		s.known(at, members, "id", "type", "name", "config")
+		tasks = append(tasks, task)
+	}
+	return tasks
 }
 
-type inputSchema struct{}
+func (s *structure) edges(path string, v any) []EdgeDefinition {
+	items := s.array(path, v, EdgesMax)
+	edges := make([]EdgeDefinition, 0, len(items))
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		members := s.object(at, item)
+		if members == nil {
+			edges = append(edges, EdgeDefinition{})
+			continue
+		}
+		edges = append(edges, EdgeDefinition{
+			Source: s.text(at, members, "source", true),
+			Target: s.text(at, members, "target", true),
+		})
+		s.known(at, members, "source", "target")
+	}
+	return edges
+}
+
+func (s *structure) array(path string, v any, most int) []any {
+	if v == nil {
+		return nil
+	}
+	items, ok := v.([]any)
+	if !ok {
+		s.fault(path, fault.InvalidFieldType, "must be an array")
+	}
+	if len(items) > most {
+		s.fault(path, "", "must have at most %d items", most)
+		return nil
+	}
+	return items
+}
+
+func (s *structure) object(path string, v any) map[string]any {
+	members, ok := v.(map[string]any)
+	if !ok {
+		s.fault(path, fault.InvalidFieldType, "must be an object")
+	}
+	return members
+}
+
+func (s *structure) text(path string, members map[string]any, name string, required bool) string {
+	v, present := members[name]
+	text, ok := v.(string)
+	switch {
+	case present && v != nil && !ok:
+		s.fault(path+"."+name, fault.InvalidFieldType, "must be a text")
+	case required && text == "":
+		s.fault(path+"."+name, fault.MissingRequiredField, "is required")
+	}
+	return text
+}
+
+func (s *structure) known(path string, members map[string]any, names ...string) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if !slices.Contains(names, name) {
+			s.fault(path+"."+name, "", "is not a member that exists here")
+		}
+	}
+}

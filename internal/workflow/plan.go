@@ -33,7 +33,7 @@ type Plan struct {
 	// Warnings do not forbid publishing: a rule that can never hit.
 	Warnings []fault.Detail
 
-	schema *inputSchema
+	schema *schema
 }
 
 // Graph is tasks and what follows what. Tasks are in the order of the

@@ -1,0 +1,125 @@
+package workflow
+
+import (
+	"fmt"
+	"time"
+
+	"tranche/internal/expression"
+	"tranche/internal/fault"
+)
+
+// Time limits of a workflow (decisions 3.4).
+const (
+	TimeoutSyncDefault  = 60 * time.Second
+	TimeoutSyncMax      = 300 * time.Second
+	TimeoutAsyncDefault = 24 * time.Hour
+	TimeoutAsyncMax     = 30 * 24 * time.Hour
+)
+
+// Compile checks the whole graph and builds its plan. The error is a
+// *fault.Error of kind Unprocessable with every fault of the definition; if a
+// cycle is among them its sub-code is CircularDependency and its message names
+// the cycle.
+func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
+	c := compiler{types: types, ids: map[string]string{}}
+	plan := &Plan{Graph: c.graph("", def.Tasks, def.Edges, nil)}
+	plan.schema = c.inputSchema(def.InputSchema)
+	plan.Mode = c.mode(def.ExecutionMode)
+	plan.Timeout = c.timeout(plan.Mode, def.TimeoutSeconds)
+	plan.Effects = c.effects || c.waits
+	plan.Warnings = c.warnings
+	if len(c.faults) == 0 {
+		return plan, nil
+	}
+	// The sub-codes of details belong to malformed bodies (decisions 1.9).
+	for i := range c.faults {
+		c.faults[i].SubCode = ""
+	}
+	err := fault.New(fault.Unprocessable, "the definition has faults")
+	if c.cycle != "" {
+		err = fault.New(fault.Unprocessable, "%s", c.cycle).WithSubCode(fault.CircularDependency)
+	}
+	return nil, err.WithDetails(c.faults...)
+}
+
+// compiler collects what the compilation of one definition finds, over all its
+// nested graphs.
+type compiler struct {
+	types    map[string]TaskType
+	ids      map[string]string // path of the task that has the id
+	faults   []fault.Detail
+	warnings []fault.Detail
+	cycle    string // message on the first cycle
+	effects  bool
+	waits    bool
+}
+
+func (c *compiler) fault(path string, code fault.SubCode, format string, args ...any) {
+	c.faults = append(c.faults, fault.Detail{Field: path, Message: fmt.Sprintf(format, args...), SubCode: code})
+}
+
+// mode resolves the execution mode (decisions 5.1).
+func (c *compiler) mode(asked Mode) Mode {
+	switch asked {
+	case ModeUnset:
+		if c.waits {
+			return ModeAsync
+		}
+		return ModeSync
+	case ModeSync:
+		if c.waits {
+			c.fault("executionMode", "", "must be async, because a task of the graph waits")
+		}
+	case ModeAsync:
+	default:
+		c.fault("executionMode", "", "must be sync or async")
+	}
+	return asked
+}
+
+func (c *compiler) timeout(mode Mode, seconds int) time.Duration {
+	standard, most := TimeoutSyncDefault, TimeoutSyncMax
+	if mode == ModeAsync {
+		standard, most = TimeoutAsyncDefault, TimeoutAsyncMax
+	}
+	if seconds < 0 || seconds > int(most/time.Second) {
+		c.fault("timeoutSeconds", "", "must be between 1 and %d for a %s workflow", int(most/time.Second), mode)
+		return most
+	}
+	if seconds == 0 {
+		return standard
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// task compiles one task of a graph: its type's config first, because the type
+// sets what the common members then change.
+func (c *compiler) task(b *graphBuilder, task *Task, def TaskDefinition) {
+	path := b.taskPath(task.Index)
+	config := newTaskConfig(c, b, task, path+".config", def.Config)
+	taskType, known := c.types[def.Type]
+	switch {
+	case known:
+		task.Program = taskType.Compile(config.root)
+	case def.Type != "":
+		c.fault(path+".type", "", "is not a type that exists")
+	}
+	config.common()
+	if known {
+		config.unread()
+	}
+	config.checkRefs()
+	config.resolveEdges()
+	if task.Program != nil && task.Program.Effect() {
+		c.effects = true
+	} else if task.Program != nil && config.root.Has("retry") {
+		config.root.Warn("retry", "has no meaning for a task without effects, which gives the same result again")
+	}
+}
+
+// enclosure is the task that a nested graph is part of.
+type enclosure struct {
+	graph *graphBuilder
+	task  int
+	roots expression.Scope // what its expressions may use in the nested graph
+}

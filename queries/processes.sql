@@ -27,3 +27,6 @@ WHERE id IN (
 -- name: SysJobRelease :exec
 -- Makes a job that waits for later available at once.
 UPDATE river.river_job SET state = 'available', scheduled_at = now() WHERE id = @id AND state = 'scheduled';
+
+-- name: SysJobDeleteWaiting :exec
+DELETE FROM river.river_job WHERE id = @id AND state <> 'running';

@@ -11,6 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
+const sysJobDeleteWaiting = `-- name: SysJobDeleteWaiting :exec
+DELETE FROM river.river_job WHERE id = $1 AND state <> 'running'
+`
+
+func (q *Queries) SysJobDeleteWaiting(ctx context.Context, db DBTX, id int64) error {
+	_, err := db.Exec(ctx, sysJobDeleteWaiting, id)
+	return err
+}
+
 const sysJobRelease = `-- name: SysJobRelease :exec
 UPDATE river.river_job SET state = 'available', scheduled_at = now() WHERE id = $1 AND state = 'scheduled'
 `

@@ -1,0 +1,170 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/process"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// Holding says whether a job may go on with an execution.
+type Holding int
+
+// The holdings.
+const (
+	Held          Holding = iota // by this process, now
+	HeldElsewhere                // by another process that lives: try again later
+	Over                         // it has ended or is unknown
+)
+
+// Continue takes the lease of an execution and drives it until it ends or
+// waits. HeldElsewhere asks for another try later: also when the lease was lost
+// on the way.
+func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding, error) {
+	f, holding, err := s.RunLeased(ctx, tenantID, id)
+	if err != nil || f == nil {
+		return holding, err
+	}
+	r := &run{service: s, tenantID: tenantID, id: id, token: f.LeaseToken}
+	if err := r.finish(ctx, f); err != nil {
+		return lost(err)
+	}
+	return Held, nil
+}
+
+// RunLeased is Continue without the last write, which is the caller's: a
+// Finished that is not nil has to be given to Finish or written with others.
+func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
+	q := queries.New()
+	row, err := q.ExecutionGetForRun(ctx, s.Pool, queries.ExecutionGetForRunParams{TenantID: tenantID, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, Over, nil
+	}
+	if err != nil {
+		return nil, Held, postgres.Translate(err)
+	}
+	if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
+		return nil, Over, nil
+	}
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
+	if err != nil {
+		return nil, Held, fmt.Errorf("plan of execution %s: %w", id, err)
+	}
+	r, err := s.lease(ctx, tenantID, id, plan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, HeldElsewhere, nil
+	}
+	if err != nil {
+		return nil, Held, postgres.Translate(err)
+	}
+	f, err := r.drive(ctx)
+	if err != nil {
+		holding, err := lost(err)
+		return nil, holding, err
+	}
+	return f, Held, nil
+}
+
+func lost(err error) (Holding, error) {
+	if errors.Is(err, errLeaseLost) {
+		return HeldElsewhere, nil
+	}
+	return Held, err
+}
+
+// lease makes this process the holder of an execution and loads what it needs
+// to go on. pgx.ErrNoRows: somebody else holds it or has ended it.
+func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan) (*run, error) {
+	token, now := uuid.New(), s.Clock()
+	row, err := queries.New().ExecutionLease(ctx, s.Pool, queries.ExecutionLeaseParams{
+		TenantID: tenantID, ID: id, LeaseToken: token, LeaseProcessID: s.ProcessID,
+		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: process.DeadAfter.Seconds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &run{service: s, tenantID: tenantID, id: id, token: token, tags: row.Tags}
+	if r.engine, err = resumed(plan, id, row); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// resumed is what the engine goes on with.
+func resumed(plan *workflow.Plan, id uuid.UUID, row queries.ExecutionLeaseRow) (engine.Run, error) {
+	r := engine.Run{
+		Plan: plan, State: engine.NewState(plan, id.String()),
+		Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
+	}
+	var err error
+	if r.Input, err = exactjson.Decode(row.Input); err != nil {
+		return r, fmt.Errorf("read the input of execution %s: %w", id, err)
+	}
+	if row.CustomInput != nil {
+		if r.Custom, err = exactjson.Decode(row.CustomInput); err != nil {
+			return r, fmt.Errorf("read the custom input of execution %s: %w", id, err)
+		}
+	}
+	if row.State != nil {
+		if err = json.Unmarshal(row.State, r.State); err != nil {
+			return r, fmt.Errorf("read the state of execution %s: %w", id, err)
+		}
+	}
+	r.State.Deadline = *row.DeadlineAt
+	return r, nil
+}
+
+// Finish writes the end of an execution that RunLeased gave and removes the
+// waiting job with the given id, if any. No row means that the lease was lost.
+func Finish(ctx context.Context, db queries.DBTX, f *Finished, jobID *int64) (rows int64, err error) {
+	return queries.New().ExecutionFinish(ctx, db, queries.ExecutionFinishParams{
+		TenantID: f.TenantID, ID: f.ID, LeaseToken: f.LeaseToken, JobID: jobID,
+		Status: string(f.Outcome.Status), IsSuccess: f.Outcome.Status == engine.StatusCompleted,
+		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode), //nolint:gosec // at most 599
+		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed), //nolint:gosec // a definition has far fewer tasks
+		CompletedAt: f.At, Tags: orEmpty(f.Tags), State: f.State, Result: f.ResultText,
+	})
+}
+
+// Item is an execution of a plan without effects, one of a batch.
+type Item struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Plan       *workflow.Plan
+	Input      any
+	Custom     any
+	BorrowerID *string
+	IsTest     bool
+	Attempt    int
+	Tags       []string
+	CreatedAt  time.Time
+}
+
+// RunPure runs an execution whose plan has no effects to its end in memory. It
+// takes no lease: its result is the same whoever computes it.
+func (s *Service) RunPure(ctx context.Context, item Item) (*Finished, error) {
+	if item.Plan.Effects {
+		return nil, fault.New(fault.Internal, "execution %s has effects", item.ID)
+	}
+	r := &run{service: s, tenantID: item.TenantID, id: item.ID, tags: item.Tags, engine: engine.Run{
+		Plan: item.Plan, State: engine.NewState(item.Plan, item.ID.String()), Input: item.Input, Custom: item.Custom,
+		Execution: root(item.ID, item.CreatedAt, item.Attempt, item.BorrowerID, item.IsTest),
+	}}
+	verdict, err := s.Runner.Drive(ctx, &r.engine, nil)
+	if err != nil {
+		return nil, err
+	}
+	return finished(r, verdict.Outcome)
+}

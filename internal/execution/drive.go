@@ -1,0 +1,230 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"tranche/internal/engine"
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/process"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+const (
+	// handOverTimeMax bounds the writes of a process that stops.
+	handOverTimeMax = 5 * time.Second
+	// persistWaitMax bounds the pause between attempts to write what must not
+	// be lost while the database is away.
+	persistWaitMax = 5 * time.Second
+)
+
+// drive runs the execution until it has ended or waits, and records which.
+// Finished is nil when it waits or was handed over.
+func (r *run) drive(ctx context.Context) (*Finished, error) {
+	verdict, err := r.service.Runner.Drive(ctx, &r.engine, r.checkpoint)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, errors.Join(errStopping, r.handOver(ctx))
+		}
+		return nil, err
+	}
+	if verdict.Outcome == nil {
+		return nil, r.suspend(ctx, verdict.WakeAt)
+	}
+	return finished(r, verdict.Outcome)
+}
+
+// checkpoint makes the state durable before effects begin.
+func (r *run) checkpoint(ctx context.Context, state *engine.State) error {
+	if r.request != nil {
+		return r.record(ctx)
+	}
+	params, err := r.checkpointParams(state)
+	if err != nil {
+		return err
+	}
+	return r.persist(ctx, func(ctx context.Context) (int64, error) {
+		return queries.New().ExecutionCheckpoint(ctx, r.service.Pool, params)
+	})
+}
+
+func (r *run) checkpointParams(state *engine.State) (queries.ExecutionCheckpointParams, error) {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return queries.ExecutionCheckpointParams{}, fmt.Errorf("write the state of execution %s: %w", r.id, err)
+	}
+	params := queries.ExecutionCheckpointParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, State: text}
+	for _, task := range state.Tasks {
+		switch task.Status { //nolint:exhaustive // only these two are counted
+		case engine.StatusCompleted:
+			params.TasksCompleted++
+		case engine.StatusFailed:
+			params.TasksFailed++
+		}
+	}
+	return params, nil
+}
+
+// persist repeats a fenced write until it is done, the lease is lost or ctx
+// ends: what an effect gave must survive the database's being away.
+func (r *run) persist(ctx context.Context, write func(context.Context) (int64, error)) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, persistWaitMax) {
+		rows, err := write(ctx)
+		if err == nil && rows == 0 {
+			return errLeaseLost
+		}
+		err = postgres.Translate(err)
+		if err == nil || !errors.Is(err, fault.Unavailable) {
+			return err
+		}
+		r.service.Log.WarnContext(ctx, "the state cannot be written, trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// record inserts the execution as running, leased to this process, together
+// with the job that goes on with it should this process die.
+func (r *run) record(ctx context.Context) error {
+	params, err := r.insertion(engine.StatusRunning)
+	if err != nil {
+		return err
+	}
+	params.LeaseToken, params.LeaseProcessID = &r.token, &r.service.ProcessID
+	started, deadline := r.engine.State.StartedAt, r.engine.State.Deadline
+	params.StartedAt, params.DeadlineAt = &started, &deadline
+	var jobID int64
+	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
+		if err := insert(ctx, tx, params); err != nil {
+			return err
+		}
+		job, err := r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: r.service.Clock().Add(process.DeadAfter)})
+		if err != nil {
+			return fmt.Errorf("insert the job of execution %s: %w", r.id, err)
+		}
+		jobID = job.Job.ID
+		return nil
+	})
+	if err != nil {
+		// The commit may have succeeded all the same; then nobody goes on with it
+		// while this process lives, unless the lease is let go.
+		if errors.Is(err, fault.Unavailable) {
+			r.service.running.Go(func() { r.letGo(r.service.life) })
+		}
+		return err
+	}
+	r.jobID, r.request = &jobID, nil
+	close(r.recorded)
+	return nil
+}
+
+func (r *run) letGo(ctx context.Context) {
+	_ = r.persist(ctx, func(ctx context.Context) (int64, error) {
+		_, err := queries.New().ExecutionUnlease(ctx, r.service.Pool, r.lease())
+		return 1, err
+	})
+}
+
+// finish writes the end of an execution.
+func (r *run) finish(ctx context.Context, f *Finished) error {
+	if r.request != nil {
+		return r.recordFinished(ctx, f)
+	}
+	err := r.persist(ctx, func(ctx context.Context) (int64, error) {
+		return Finish(ctx, r.service.Pool, f, r.jobID)
+	})
+	if err != nil && ctx.Err() != nil {
+		return errors.Join(errStopping, r.handOver(ctx))
+	}
+	return err
+}
+
+// recordFinished inserts an execution that ended before anything of it had to
+// be durable: one commit.
+func (r *run) recordFinished(ctx context.Context, f *Finished) error {
+	o, state := f.Outcome, r.engine.State
+	params, err := r.insertion(o.Status)
+	if err != nil {
+		return err
+	}
+	params.IsSuccess = o.Status == engine.StatusCompleted
+	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode)) //nolint:gosec // at most 599
+	params.StartedAt, params.CompletedAt, params.DeadlineAt = &state.StartedAt, &f.At, &state.Deadline
+	params.Tags, params.Result, params.State = orEmpty(f.Tags), f.ResultText, f.State
+	if err := insert(ctx, r.service.Pool, params); err != nil {
+		return postgres.Translate(err)
+	}
+	r.request = nil
+	close(r.recorded)
+	return nil
+}
+
+// suspend stores the state together with the job that goes on at wakeAt.
+func (r *run) suspend(ctx context.Context, wakeAt time.Time) error {
+	if r.request != nil {
+		if err := r.record(ctx); err != nil {
+			return err
+		}
+	}
+	state, err := r.checkpointParams(r.engine.State)
+	if err != nil {
+		return err
+	}
+	return r.persist(ctx, func(ctx context.Context) (int64, error) {
+		return r.release(ctx, wakeAt, &state)
+	})
+}
+
+// handOver lets others go on at once with what this process cannot finish.
+func (r *run) handOver(ctx context.Context) error {
+	if r.request != nil {
+		return nil // nothing is recorded; the caller is told
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeMax)
+	defer cancel()
+	_, err := r.release(ctx, time.Time{}, nil)
+	return postgres.Translate(err)
+}
+
+// release gives the lease up and leaves the execution to a job at the given
+// time, or now if it is zero; with the state, where it changed.
+func (r *run) release(ctx context.Context, at time.Time, state *queries.ExecutionCheckpointParams) (rows int64, err error) {
+	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
+		q := queries.New()
+		if state != nil {
+			if rows, err = q.ExecutionCheckpoint(ctx, tx, *state); err != nil || rows == 0 {
+				return err
+			}
+		}
+		if rows, err = q.ExecutionUnlease(ctx, tx, r.lease()); err != nil || rows == 0 {
+			return err
+		}
+		if r.jobID != nil {
+			if err := q.SysJobDeleteWaiting(ctx, tx, *r.jobID); err != nil {
+				return err
+			}
+		}
+		_, err = r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: at})
+		return err
+	})
+	return rows, err
+}
+
+func (r *run) lease() queries.ExecutionUnleaseParams {
+	return queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token}
+}
+
+func (r *run) job() jobs.TaskExecution {
+	return jobs.TaskExecution{TenantID: r.tenantID, ExecutionID: r.id}
+}

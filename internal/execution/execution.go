@@ -1,0 +1,102 @@
+// Package execution starts, checkpoints, hands over and ends executions. It
+// owns the rows of executions and their payloads: every write to one that runs
+// is fenced by its lease. It must not know HTTP.
+//
+// One path serves every kind of run. The engine drives an execution until it
+// ends or has to wait, and the state is made durable before each effect begins.
+// A synchronous run writes nothing before its first effect, so a graph without
+// effects costs one commit; an asynchronous one is recorded first and driven by
+// a job.
+package execution
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+	"tranche/jobs"
+)
+
+// Config is what the service works with.
+type Config struct {
+	Pool    *pgxpool.Pool
+	Jobs    *jobs.Client
+	Catalog *catalog.Catalog
+	Runner  *engine.Runner
+	// ProcessID holds the leases of this process (internal/process).
+	ProcessID uuid.UUID
+	Clock     func() time.Time
+	Log       *slog.Logger
+}
+
+// Service runs executions in this process.
+type Service struct {
+	Config
+	// life ends when the process stops: what is being driven is handed over.
+	life    context.Context //nolint:containedctx // runs outlive the request that started them
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New returns a service; Stop ends it.
+func New(c Config) *Service {
+	s := &Service{Config: c}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Stop waits until no synchronous run is left or ctx ends, then interrupts the
+// others and hands them to other processes.
+func (s *Service) Stop(ctx context.Context) {
+	finished := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+	}
+	s.end()
+	<-finished
+}
+
+// Request is an execution that a caller asks for. The input matches the
+// workflow's schema and has its defaults.
+type Request struct {
+	TenantID    uuid.UUID
+	PrincipalID string
+	WorkflowID  uuid.UUID
+	Plan        *workflow.Plan
+	Input       map[string]any
+	BorrowerID  *string
+	BillableID  *string
+	Tags        []string
+	IsTest      bool
+	RescoreOf   *uuid.UUID
+}
+
+// Execution is what a caller is told of one it started.
+type Execution struct {
+	ID        uuid.UUID
+	Status    engine.Status
+	CreatedAt time.Time
+	// Result is nil while the execution goes on.
+	Result *Result
+}
+
+var (
+	// errLeaseLost says that another process has taken the execution over.
+	errLeaseLost = fault.New(fault.Internal, "the lease of the execution is lost")
+	// ErrNotActive says that the workflow was archived or deleted meanwhile.
+	ErrNotActive = fault.New(fault.Conflict, "the workflow is not active").WithSubCode(fault.InvalidWorkflowStatus)
+	errStopping  = fault.New(fault.Unavailable, "the service is stopping")
+)

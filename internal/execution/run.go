@@ -1,0 +1,97 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/engine"
+)
+
+// run is one execution that this process drives.
+type run struct {
+	service  *Service
+	tenantID uuid.UUID
+	id       uuid.UUID
+	token    uuid.UUID // of the lease
+	engine   engine.Run
+	tags     []string
+
+	// request is set while the execution is not recorded: the first write
+	// inserts it.
+	request  *Request
+	recorded chan struct{} // closed with the first write; nil where it was recorded before
+	jobID    *int64        // the safety net that the first write inserted
+}
+
+// fresh returns the run of an execution that is not recorded yet.
+func (s *Service) fresh(r *Request) (*run, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	now := s.Clock()
+	state := engine.NewState(r.Plan, id.String())
+	return &run{
+		service:  s,
+		tenantID: r.TenantID,
+		id:       id,
+		token:    uuid.New(),
+		tags:     r.Tags,
+		request:  r,
+		recorded: make(chan struct{}),
+		engine: engine.Run{
+			Plan: r.Plan, State: state, Input: r.Input,
+			Execution: root(id, now, state.Attempt, r.BorrowerID, r.IsTest),
+		},
+	}, nil
+}
+
+// root is what expressions see as execution (decisions 4.7).
+func root(id uuid.UUID, createdAt time.Time, attempt int, borrowerID *string, isTest bool) map[string]any {
+	r := map[string]any{
+		"id":         id.String(),
+		"createdAt":  createdAt.UTC().Format("2006-01-02T15:04:05.000Z"),
+		"attempt":    json.Number(fmt.Sprint(attempt)),
+		"borrowerId": nil,
+		"isTest":     isTest,
+	}
+	if borrowerID != nil {
+		r["borrowerId"] = *borrowerID
+	}
+	return r
+}
+
+// Finished is an execution that has ended and is not written yet.
+type Finished struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	LeaseToken uuid.UUID
+	Outcome    *engine.Outcome
+	Tags       []string // the request's and the end task's
+	Result     Result
+	ResultText []byte // JSON of Result
+	State      []byte // JSON of the engine's state
+	At         time.Time
+}
+
+func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
+	f := &Finished{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, Outcome: outcome, At: r.engine.State.CompletedAt, Tags: r.tags}
+	for _, tag := range outcome.Tags {
+		if !slices.Contains(f.Tags, tag) {
+			f.Tags = append(slices.Clip(f.Tags), tag)
+		}
+	}
+	f.Result = NewResult(outcome)
+	var err error
+	if f.ResultText, err = json.Marshal(f.Result); err != nil {
+		return nil, fmt.Errorf("write the result of execution %s: %w", r.id, err)
+	}
+	if f.State, err = json.Marshal(r.engine.State); err != nil {
+		return nil, fmt.Errorf("write the state of execution %s: %w", r.id, err)
+	}
+	return f, nil
+}

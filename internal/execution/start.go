@@ -1,0 +1,178 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// pollInterval is how often a caller who waits for an execution that others
+// drive looks for its end.
+const pollInterval = 200 * time.Millisecond
+
+// Run executes a request and waits for its end, at most for wait; zero waits
+// as long as the workflow's time limit lets it run. If the wait is over first,
+// the Execution has no result and goes on. A caller who goes away does not stop
+// it. Errors: ErrNotActive, fault.Unavailable; nothing is recorded then.
+func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
+	r, err := s.fresh(&req)
+	if err != nil {
+		return Execution{}, err
+	}
+	if !req.Plan.Effects {
+		return r.complete(ctx)
+	}
+	if s.life.Err() != nil {
+		return Execution{}, errStopping
+	}
+	type ending struct {
+		execution Execution
+		err       error
+	}
+	ended := make(chan ending, 1)
+	s.running.Go(func() {
+		e, err := r.complete(s.life)
+		ended <- ending{e, err}
+	})
+	var over <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case e := <-ended:
+			if e.err != nil || e.execution.Result != nil {
+				return e.execution, e.err
+			}
+			return s.await(ctx, r, over)
+		case <-over:
+			// Nobody is told of an execution that is not recorded yet.
+			select {
+			case <-r.recorded:
+				return r.ongoing(), nil
+			case e := <-ended:
+				if e.err != nil || e.execution.Result != nil {
+					return e.execution, e.err
+				}
+				return r.ongoing(), nil
+			case <-ctx.Done():
+				return Execution{}, ctx.Err()
+			}
+		case <-ctx.Done():
+			return Execution{}, ctx.Err()
+		}
+	}
+}
+
+// complete drives the run and writes its end. An execution that waits or that
+// another process took over has no result.
+func (r *run) complete(ctx context.Context) (Execution, error) {
+	f, err := r.drive(ctx)
+	if err == nil && f != nil {
+		err = r.finish(ctx, f)
+	}
+	if errors.Is(err, errLeaseLost) {
+		return r.ongoing(), nil
+	}
+	if err != nil || f == nil {
+		return r.ongoing(), err
+	}
+	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: createdAt(r.id), Result: &f.Result}, nil
+}
+
+func (r *run) ongoing() Execution {
+	return Execution{ID: r.id, Status: engine.StatusRunning, CreatedAt: createdAt(r.id)}
+}
+
+// await looks for the end of an execution that this process let go.
+func (s *Service) await(ctx context.Context, r *run, over <-chan time.Time) (Execution, error) {
+	for {
+		select {
+		case <-over:
+			return r.ongoing(), nil
+		case <-ctx.Done():
+			return Execution{}, ctx.Err()
+		case <-s.life.Done():
+			return Execution{}, errStopping
+		case <-time.After(pollInterval):
+		}
+		row, err := queries.New().ExecutionGetOutput(ctx, s.Pool, queries.ExecutionGetOutputParams{TenantID: r.tenantID, ID: r.id})
+		if err != nil {
+			return Execution{}, postgres.Translate(err)
+		}
+		if row.Result != nil {
+			result, err := ReadResult(row.Result)
+			return Execution{ID: r.id, Status: engine.Status(row.Status), CreatedAt: row.CreatedAt, Result: result}, err
+		}
+	}
+}
+
+// Start records a request to be executed by a job. Errors: ErrNotActive,
+// fault.Unavailable.
+func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
+	r, err := s.fresh(&req)
+	if err != nil {
+		return Execution{}, err
+	}
+	params, err := r.insertion(engine.StatusPending)
+	if err != nil {
+		return Execution{}, err
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if err := insert(ctx, tx, params); err != nil {
+			return err
+		}
+		_, err := s.Jobs.InsertTx(ctx, tx, r.job(), nil)
+		return err
+	})
+	if err != nil {
+		return Execution{}, fmt.Errorf("start execution %s: %w", r.id, err)
+	}
+	return Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}, nil
+}
+
+// insertion is the row of the request's execution in the given status.
+func (r *run) insertion(status engine.Status) (queries.ExecutionInsertParams, error) {
+	req := r.request
+	input, err := exactjson.Encode(req.Input)
+	if err != nil {
+		return queries.ExecutionInsertParams{}, fmt.Errorf("write the input: %w", err)
+	}
+	return queries.ExecutionInsertParams{
+		ID: r.id, TenantID: r.tenantID, WorkflowID: req.WorkflowID, PrincipalID: req.PrincipalID,
+		BillableID: req.BillableID, BorrowerID: req.BorrowerID, Tags: orEmpty(req.Tags),
+		IsTest: req.IsTest, RescoreOf: req.RescoreOf,
+		Status: string(status), CreatedAt: createdAt(r.id), Input: input,
+	}, nil
+}
+
+func insert(ctx context.Context, db queries.DBTX, params queries.ExecutionInsertParams) error {
+	rows, err := queries.New().ExecutionInsert(ctx, db, params)
+	if err != nil {
+		return fmt.Errorf("insert execution %s: %w", params.ID, err)
+	}
+	if rows == 0 {
+		return ErrNotActive
+	}
+	return nil
+}
+
+// createdAt is the moment a UUIDv7 was made, in milliseconds.
+func createdAt(id uuid.UUID) time.Time {
+	var millis int64
+	for _, b := range id[:6] {
+		millis = millis<<8 | int64(b)
+	}
+	return time.UnixMilli(millis).UTC()
+}

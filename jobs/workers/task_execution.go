@@ -1,0 +1,30 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/riverqueue/river"
+
+	"tranche/internal/execution"
+	"tranche/internal/process"
+	"tranche/jobs"
+)
+
+type taskExecution struct {
+	river.WorkerDefaults[jobs.TaskExecution]
+	executions *execution.Service
+}
+
+// Work goes on with an execution until it ends or waits. While another, living
+// process holds it the job comes back later: it is the safety net for that
+// process' death.
+func (w *taskExecution) Work(ctx context.Context, job *river.Job[jobs.TaskExecution]) error {
+	held, err := w.executions.Continue(ctx, job.Args.TenantID, job.Args.ExecutionID)
+	if err != nil {
+		return err
+	}
+	if held == execution.HeldElsewhere {
+		return river.JobSnooze(process.DeadAfter)
+	}
+	return nil
+}

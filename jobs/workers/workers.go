@@ -1,0 +1,27 @@
+// Package workers does the work of the job kinds: each loads what its
+// arguments name, calls the domain, stores. Arguments hold ids only and state
+// is checked first, so running a job twice is safe. It must not know HTTP or
+// package api.
+package workers
+
+import (
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"tranche/internal/execution"
+)
+
+// Parts are what the workers work with.
+type Parts struct {
+	Pool       *pgxpool.Pool
+	Executions *execution.Service
+}
+
+// New registers the worker of every kind. All kinds are registered in every
+// process that works, whatever it was started for.
+func New(p Parts) *river.Workers {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool})
+	river.AddWorker(workers, &taskExecution{executions: p.Executions})
+	return workers
+}

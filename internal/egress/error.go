@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"net/url"
 )
 
 // Reason says why there is no answer. It is for deciding about a repetition
@@ -42,6 +43,10 @@ var errTooLarge = errors.New("the answer is larger than allowed")
 // classify names the reason of a failure. The caller's own cancellation is no
 // failure of the other side and is handed back as it is.
 func classify(caller, bounded context.Context, err error, connected bool) error {
+	var inURL *url.Error
+	if errors.As(err, &inURL) {
+		err = inURL.Err // without the address, which may hold what no log should
+	}
 	switch {
 	case errors.Is(caller.Err(), context.Canceled):
 		return context.Cause(caller)

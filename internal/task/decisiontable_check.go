@@ -1,0 +1,133 @@
+package task
+
+import "slices"
+
+// What the cells alone say about the rules, found at publish. Columns that
+// read the same path are looked at together, others as if their values were
+// independent, which an expression's value and a path within another path are
+// not; such columns can only rule a pair out.
+
+// pair is two rules, the earlier first.
+type pair struct{ earlier, later int }
+
+// overlaps returns, for each rule that surely hits together with an earlier
+// one for some input, the first such pair. Where an expression decides,
+// nothing is sure, and evaluation finds out.
+func (t *table) overlaps() []pair {
+	dependent := t.dependentColumns()
+	var found []pair
+	for later := range t.rules {
+		if t.undecided(later, dependent) || t.neverHolds(later) {
+			continue
+		}
+		for earlier := range later {
+			if !t.disjoint(earlier, later) && !t.undecided(earlier, dependent) && t.shareInput(earlier, later) {
+				found = append(found, pair{earlier, later})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// dependentColumns tells which columns' values depend on another column's.
+func (t *table) dependentColumns() []bool {
+	dependent := make([]bool, len(t.columns))
+	for i, c := range t.columns {
+		dependent[i] = c.path == nil
+		for _, other := range t.columns {
+			if len(other.path) != len(c.path) && (startsWith(other.path, c.path) || startsWith(c.path, other.path)) {
+				dependent[i] = true
+			}
+		}
+	}
+	return dependent
+}
+
+func startsWith(path, prefix []string) bool {
+	return len(prefix) > 0 && len(path) > len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
+
+// undecided reports whether a rule's hits depend on more than independent columns.
+func (t *table) undecided(rule int, dependent []bool) bool {
+	for i, c := range t.row(rule) {
+		if c.expr >= 0 || (dependent[i] && c.first != t.axes[t.columns[i].axis].all()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *table) row(rule int) []condition {
+	return t.conditions[rule*len(t.columns) : (rule+1)*len(t.columns)]
+}
+
+// disjoint reports whether some column keeps two rules apart. It is the quick
+// test that most pairs of a large table fail.
+func (t *table) disjoint(x, y int) bool {
+	a, b := t.row(x), t.row(y)
+	for i := range a {
+		if !meet(a[i].spans, b[i].spans) {
+			return true
+		}
+	}
+	return false
+}
+
+// shareInput reports whether one input satisfies two rules, columns of the
+// same path taken together.
+func (t *table) shareInput(x, y int) bool {
+	left := make([][]span, len(t.axes))
+	for i, a := range t.axes {
+		left[i] = []span{a.all()}
+	}
+	for _, rule := range [...]int{x, y} {
+		for i, c := range t.row(rule) {
+			at := t.columns[i].axis
+			if left[at] = intersect(left[at], c.spans); len(left[at]) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// neverHolds reports whether a rule's own cells contradict each other.
+func (t *table) neverHolds(rule int) bool { return !t.shareInput(rule, rule) }
+
+// shadowed returns, for each rule that never comes to hit, why: the earlier
+// rule that takes all its hits under policy first, or the rule itself where
+// its own cells contradict each other.
+func (t *table) shadowed() []pair {
+	var found []pair
+	for later := range t.rules {
+		if t.neverHolds(later) {
+			found = append(found, pair{later, later})
+			continue
+		}
+		if t.policy != hitFirst {
+			continue
+		}
+		for earlier := range later {
+			if t.subsumes(earlier, later) {
+				found = append(found, pair{earlier, later})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// subsumes reports whether x hits wherever y does.
+func (t *table) subsumes(x, y int) bool {
+	a, b := t.row(x), t.row(y)
+	for i := range a {
+		if a[i].expr >= 0 && a[i].expr != b[i].expr {
+			return false
+		}
+		if !covers(a[i].spans, b[i].spans) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,278 @@
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"tranche/internal/expression"
+)
+
+// table is a compiled decision table. It is safe for concurrent use.
+type table struct {
+	policy    hitPolicy
+	aggregate aggregate
+	columns   []column
+	axes      []*axis
+	outputs   []output
+	rules     []rule
+	// conditions holds every rule's cells, one rule after the other.
+	conditions []condition
+	// expressions are the distinct expression cells; each is evaluated at most
+	// once per evaluation of the table.
+	expressions []cellExpression
+}
+
+type (
+	hitPolicy string
+	aggregate string
+)
+
+const (
+	hitFirst    hitPolicy = "first"
+	hitUnique   hitPolicy = "unique"
+	hitPriority hitPolicy = "priority"
+	hitCollect  hitPolicy = "collect"
+
+	aggregateNone  aggregate = "none"
+	aggregateSum   aggregate = "sum"
+	aggregateMin   aggregate = "min"
+	aggregateMax   aggregate = "max"
+	aggregateCount aggregate = "count"
+)
+
+// column is where a condition's value comes from: a path from a root, an
+// expression, or, with neither, nowhere.
+type column struct {
+	path      []string
+	expr      *expression.Expression
+	valueless bool // neither
+	axis      int  // of table.axes; columns of the same path share one
+	// ordered says that a cell compares or has a range. A value of a kind that
+	// no cell of the column names is then an error and not a rule that silently
+	// does not hit; null only never hits.
+	ordered bool
+	kinds   kind
+}
+
+// condition is a cell of a rule: spans of the column's axis, and for an
+// expression cell also the expression. The first span, which mostly is the
+// only one, is kept beside the list so that the scan over rules stays in one
+// stretch of memory; it is empty where the list is.
+type condition struct {
+	first span
+	spans []span
+	expr  int // of table.expressions, or -1
+}
+
+func newCondition(spans []span, expr int) condition {
+	c := condition{first: span{low: 1, high: 0}, spans: spans, expr: expr}
+	if len(spans) > 0 {
+		c.first = spans[0]
+	}
+	return c
+}
+
+func (c *condition) holds(rank uint32) bool {
+	if rank <= c.first.high {
+		return rank >= c.first.low
+	}
+	return len(c.spans) > 1 && contain(c.spans[1:], rank)
+}
+
+type cellExpression struct {
+	column int
+	expr   *expression.Expression
+}
+
+// output is a result of the table. values, highest priority first, are what
+// policy priority orders by.
+type output struct {
+	path   []string
+	name   string
+	values []any
+}
+
+type rule struct{ then []conclusion }
+
+// conclusion is a then cell: absent, a constant, or an expression.
+type conclusion struct {
+	present bool
+	value   any
+	expr    *expression.Expression
+}
+
+// evaluation is one run of a table.
+type evaluation struct {
+	*table
+	env    *expression.Env
+	values []any
+	ranks  []uint32
+	memo   []memo // by expression
+}
+
+type memo struct{ known, holds bool }
+
+func (t *table) evaluate(env *expression.Env) (any, error) {
+	e := &evaluation{table: t, env: env}
+	if err := e.readColumns(); err != nil {
+		return nil, err
+	}
+	switch t.policy {
+	case hitUnique:
+		return e.unique()
+	case hitPriority:
+		return e.priority()
+	case hitCollect:
+		return e.collect()
+	default:
+		return e.firstHit()
+	}
+}
+
+func (e *evaluation) readColumns() error {
+	e.values = make([]any, len(e.columns))
+	e.ranks = make([]uint32, len(e.columns))
+	e.memo = make([]memo, len(e.expressions))
+	for i := range e.columns {
+		c := &e.columns[i]
+		v, err := c.value(e.env)
+		if err != nil {
+			return failureAt(codeDecisionTable, fmt.Sprintf("inputs[%d].expr", i), err)
+		}
+		if k := kindOf(v); c.ordered && k != kindNull && k&c.kinds == 0 {
+			return failure(codeDecisionTable, "inputs[%d]: the value is %s, which no cell of the column can be compared with", i, k)
+		}
+		e.values[i] = v
+		e.ranks[i] = e.axes[c.axis].rank(v)
+	}
+	return nil
+}
+
+func (c *column) value(env *expression.Env) (any, error) {
+	switch {
+	case c.expr != nil:
+		return c.expr.Eval(env)
+	case c.path != nil:
+		return lookup(env, c.path), nil
+	}
+	return nil, nil
+}
+
+// lookup follows a dotted path from a root; what is missing is null.
+func lookup(env *expression.Env, path []string) any {
+	var v any
+	switch path[0] {
+	case "input":
+		v = env.Input
+	case "custom":
+		v = env.Custom
+	case "tasks":
+		v = env.Tasks
+	case "execution":
+		v = env.Execution
+	case "item":
+		v = env.Item
+	case "index":
+		v = json.Number(strconv.Itoa(env.Index))
+	case "last":
+		v = env.Last
+	}
+	for _, segment := range path[1:] {
+		switch holder := v.(type) {
+		case map[string]any:
+			v = holder[segment]
+		case []any:
+			i, err := strconv.Atoi(segment)
+			if err != nil || i < 0 || i >= len(holder) {
+				return nil
+			}
+			v = holder[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+func kindOf(v any) kind {
+	switch v.(type) {
+	case nil:
+		return kindNull
+	case bool:
+		return kindBool
+	case json.Number:
+		return kindNumber
+	case string:
+		return kindText
+	}
+	return kindOther
+}
+
+// String names the kind as an author of tables would.
+func (k kind) String() string {
+	switch k {
+	case kindNull:
+		return "null"
+	case kindBool:
+		return "a boolean"
+	case kindNumber:
+		return "a number"
+	case kindText:
+		return "a text"
+	default:
+		return "an object or an array"
+	}
+}
+
+// hits reports whether a rule holds. Expressions are only asked when every
+// other cell of the rule holds.
+func (e *evaluation) hits(ruleIndex int) (bool, error) {
+	row := e.conditions[ruleIndex*len(e.columns) : (ruleIndex+1)*len(e.columns)]
+	asks := false
+	for i := range row {
+		if !row[i].holds(e.ranks[i]) {
+			return false, nil
+		}
+		asks = asks || row[i].expr >= 0
+	}
+	if !asks {
+		return true, nil
+	}
+	for i := range row {
+		if row[i].expr < 0 {
+			continue
+		}
+		if holds, err := e.ask(row[i].expr); err != nil || !holds {
+			if err != nil {
+				err = failureAt(codeDecisionTable, fmt.Sprintf("rules[%d].when[%d]", ruleIndex, i), err)
+			}
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (e *evaluation) ask(expr int) (bool, error) {
+	if m := e.memo[expr]; m.known {
+		return m.holds, nil
+	}
+	env := *e.env
+	env.Column = e.values[e.expressions[expr].column]
+	holds, err := e.expressions[expr].expr.EvalBool(&env)
+	if err != nil {
+		return false, err
+	}
+	e.memo[expr] = memo{known: true, holds: holds}
+	return holds, nil
+}
+
+// next returns the first rule from an index on that holds, or -1.
+func (e *evaluation) next(from int) (int, error) {
+	for i := from; i < len(e.rules); i++ {
+		if hit, err := e.hits(i); err != nil || hit {
+			return i, err
+		}
+	}
+	return -1, nil
+}

@@ -1,0 +1,233 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tranche/internal/egress"
+	"tranche/internal/expression"
+	"tranche/internal/workflow"
+)
+
+// httpRequestType calls a service outside.
+type httpRequestType struct {
+	http *egress.Client
+	log  *slog.Logger
+}
+
+// httpRequest is a compiled http-request.
+type httpRequest struct {
+	httpRequestType
+	method   string
+	url      address
+	query    *expression.Tree
+	headers  []requestHeader
+	body     *expression.Tree
+	bodyText *expression.Template
+	success  statusSet
+	bytesMax int
+	timeout  time.Duration
+}
+
+type requestHeader struct {
+	name  string
+	value *expression.Tree
+}
+
+const (
+	headerIdempotencyKey = "Idempotency-Key"
+	headerContentType    = "Content-Type"
+	headerUserAgent      = "User-Agent"
+	headerRetryAfter     = "Retry-After"
+)
+
+func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
+	r := &httpRequest{httpRequestType: t}
+	c.Require("url")
+	r.method = c.Choice("method", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions)
+	if r.url.template = c.Template("url"); r.url.template != nil {
+		if err := r.url.checkLiteral(); err != nil {
+			c.Fault("url", "%s", err)
+		}
+	}
+	r.query = readQuery(c)
+	r.headers = readHeaders(c)
+	r.body, r.bodyText = c.Tree("body"), c.Template("bodyText")
+	if r.body != nil && r.bodyText != nil {
+		c.Fault("bodyText", "body is there as well; a request has one of them")
+	}
+	r.success = readSuccessStatus(c)
+	r.bytesMax = c.Int("maxResponseBytes", egress.ResponseBytesMax, 1, egress.ResponseBytesMax)
+	// timeoutMs is every task's; here it also bounds the request, which waits
+	// at most so long where it is absent.
+	r.timeout = time.Duration(c.Int("timeoutMs", int(egress.TimeoutDefault.Milliseconds()), 1, int(egress.TimeoutMax.Milliseconds()))) * time.Millisecond
+	c.DataSource(c.Text("source"))
+	c.RetryByDefault(workflow.RetryPolicy{
+		MaxAttempts: 3, InitialDelay: 500 * time.Millisecond, Factor: 2, MaxDelay: 30 * time.Second, Jitter: 0.2,
+	})
+	return r
+}
+
+func readQuery(c *workflow.ConfigReader) *expression.Tree {
+	object := c.Object("query")
+	if object == nil {
+		return nil
+	}
+	for _, name := range object.Members() {
+		switch v := object.Value(name).(type) {
+		case map[string]any:
+			object.Fault(name, "must be a text, number, boolean or an array of these")
+		case []any:
+			for i, item := range v {
+				if kindOf(item) == kindOther {
+					object.Fault(fmt.Sprintf("%s[%d]", name, i), "must be a text, number or boolean")
+				}
+			}
+		}
+	}
+	return c.Tree("query")
+}
+
+func readHeaders(c *workflow.ConfigReader) []requestHeader {
+	object := c.Object("headers")
+	if object == nil {
+		return nil
+	}
+	var headers []requestHeader
+	seen := map[string]bool{}
+	for _, name := range object.Members() {
+		canonical := http.CanonicalHeaderKey(name)
+		value := object.Tree(name)
+		switch {
+		case !isHeaderName(name):
+			object.Fault(name, "is not the name of a header")
+		case egress.HeaderRefused(name) || canonical == headerIdempotencyKey:
+			object.Fault(name, "is set by the service")
+		case seen[canonical]:
+			object.Fault(name, "occurs twice")
+		case kindOf(object.Value(name)) == kindOther:
+			object.Fault(name, "must be a text, number or boolean")
+		case value != nil && holdsCredential(canonical) && isLiteral(value):
+			object.Fault(name, "must not hold a credential that is written in the definition")
+		}
+		seen[canonical] = true
+		headers = append(headers, requestHeader{canonical, value})
+	}
+	return headers
+}
+
+func isLiteral(tree *expression.Tree) bool {
+	v, ok := tree.Literal()
+	return ok && v != nil && v != ""
+}
+
+// holdsCredential reports whether a header is known to carry a credential.
+func holdsCredential(canonical string) bool {
+	switch canonical {
+	case "Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token":
+		return true
+	}
+	return false
+}
+
+// isHeaderName reports whether name is a token of RFC 9110, section 5.6.2.
+func isHeaderName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !isOneOf(c, "!#$%&'*+-.^_`|~") {
+			return false
+		}
+	}
+	return name != ""
+}
+
+func isOneOf(c byte, set string) bool {
+	for i := range len(set) {
+		if set[i] == c {
+			return true
+		}
+	}
+	return false
+}
+
+// Effect is true: the request reaches outside.
+func (*httpRequest) Effect() bool { return true }
+
+// Run sends the request once.
+func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
+	request, err := r.build(call.Env)
+	if err != nil {
+		return workflow.Result{}, err
+	}
+	request.Header.Set(headerIdempotencyKey, call.IdempotencyKey)
+	answer, err := r.http.Do(ctx, request)
+	if err != nil {
+		return workflow.Result{}, r.unanswered(ctx, call, err)
+	}
+	if !r.success.has(answer.Status) {
+		return workflow.Result{}, r.refused(answer, call.At)
+	}
+	output, err := readAnswer(answer)
+	if err != nil {
+		return workflow.Result{}, &workflow.TaskError{
+			Code: workflow.CodeExternalService, StatusCode: answer.Status, Message: err.Error(),
+		}
+	}
+	return workflow.Result{Output: output}, nil
+}
+
+// unanswered makes the failure of a request that got no answer. What the
+// network said is logged only: told to the caller, it would be a port scanner.
+func (r *httpRequest) unanswered(ctx context.Context, call *workflow.Call, err error) error {
+	var failed *egress.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	r.log.InfoContext(ctx, "an http-request got no answer",
+		"executionId", call.ExecutionID, "task", call.Path, "attempt", call.Attempt, "error", err)
+	result := &workflow.TaskError{
+		Code:    workflow.CodeExternalService,
+		Message: "the service could not be reached or gave no usable answer",
+	}
+	switch failed.Reason {
+	case egress.TooLarge:
+		result.Message = "the answer is larger than maxResponseBytes"
+	case egress.Unreachable:
+		result.Retryable = true
+	case egress.Broken, egress.TimedOut:
+		result.Retryable = r.repeatable()
+	case egress.Refused, egress.Malformed: // would end the same way again
+	}
+	return result
+}
+
+// repeatable reports whether a request that may have had its effect can be
+// sent again by default (decisions 4.4).
+func (r *httpRequest) repeatable() bool {
+	return r.method != http.MethodPost && r.method != http.MethodPatch
+}
+
+// refused makes the failure of an answer whose status is none of successStatus.
+func (r *httpRequest) refused(answer *egress.Response, at time.Time) error {
+	result := &workflow.TaskError{
+		Code:       workflow.CodeExternalService,
+		Message:    "the service answered with status " + strconv.Itoa(answer.Status),
+		StatusCode: answer.Status,
+	}
+	switch answer.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		result.Retryable = true
+	case http.StatusRequestTimeout:
+		result.Retryable = r.repeatable()
+	default:
+		result.Retryable = answer.Status >= http.StatusInternalServerError && r.repeatable()
+	}
+	result.RetryAfter = retryAfter(answer.Header, at)
+	return result
+}

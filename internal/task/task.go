@@ -1,0 +1,76 @@
+// Package task holds the task types of workflow definitions, one file each
+// with what belongs to it: how its config is read and what its program does
+// (decisions 4.4; the reference for authors is docs/workflows.md). It must
+// know neither the database nor the engine: what a program needs from outside
+// is passed in as a port.
+package task
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"tranche/internal/egress"
+	"tranche/internal/expression"
+	"tranche/internal/workflow"
+)
+
+// Ports are what programs reach the outside through.
+type Ports struct {
+	HTTP *egress.Client
+	// Log takes why a request got no answer, which callers do not see; nil
+	// leaves it unsaid.
+	Log *slog.Logger
+}
+
+// Types returns the task types by the name that definitions use.
+func Types(ports Ports) map[string]workflow.TaskType {
+	if ports.Log == nil {
+		ports.Log = slog.New(slog.DiscardHandler)
+	}
+	return map[string]workflow.TaskType{
+		"http-request":   httpRequestType{http: ports.HTTP, log: ports.Log},
+		"transform":      transformType{},
+		"switch":         switchType{},
+		"decision-table": decisionTableType{},
+		"end":            endType{},
+	}
+}
+
+// The codes of failures that are the workflow's own doing.
+const (
+	codeDecisionTable  = "DECISION_TABLE_ERROR"
+	codeInvalidRequest = "INVALID_REQUEST" // a value does not fit where the request needs it
+	codeInvalidResult  = "INVALID_RESULT"  // a value does not fit where an end task needs it
+)
+
+func failure(code, format string, args ...any) *workflow.TaskError {
+	return &workflow.TaskError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// failureAt makes the failure of a config member: an expression's own error
+// keeps its place within the member, any other error gets the code given.
+func failureAt(code, path string, err error) *workflow.TaskError {
+	var inExpression *expression.Error
+	if !errors.As(err, &inExpression) {
+		return failure(code, "%s: %s", path, err)
+	}
+	at := *inExpression
+	at.Path = joinPath(path, at.Path)
+	return failure(workflow.CodeExpression, "%s", at.Error())
+}
+
+// joinPath leads from an object's path to a place inside it.
+func joinPath(path, inside string) string {
+	if path == "" || inside == "" || strings.HasPrefix(inside, "[") {
+		return path + inside
+	}
+	return path + "." + inside
+}
+
+func sortedNames[V any](members map[string]V) []string {
+	return slices.Sorted(maps.Keys(members))
+}

@@ -37,8 +37,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/catalog"
+	"tranche/internal/execution"
 	"tranche/internal/identity"
 )
 
@@ -53,9 +55,16 @@ type Config struct {
 	Verify func(ctx context.Context, token string) (identity.Principal, error)
 	// Ready holds the checks of /readyz by name; an error says what is not ready.
 	Ready map[string]func(context.Context) error
+	// HealthOnly leaves out everything but the health checks: for processes
+	// that do background work only.
+	HealthOnly bool
 
-	Identity *identity.Service
-	Catalog  *catalog.Catalog
+	Identity   *identity.Service
+	Catalog    *catalog.Catalog
+	Executions *execution.Service
+
+	// Pool is for the reads that go from a handler to queries.
+	Pool *pgxpool.Pool
 }
 
 // Server answers the HTTP requests of the service.
@@ -79,6 +88,8 @@ func New(config Config) *Server {
 		healthRoutes,
 		tokenRoutes,
 		workflowRoutes,
+		executeRoutes,
+		executionRoutes,
 	} {
 		routes(s)
 	}
@@ -86,6 +97,17 @@ func New(config Config) *Server {
 	s.documentRoutes()
 	s.handler = s.observe(s.recoverPanic(s.router))
 	return s
+}
+
+// routes registers all that is not for the operator's probes.
+func (s *Server) routes() {
+	for _, routes := range []func(*Server){
+		tokenRoutes,
+		workflowRoutes,
+	} {
+		routes(s)
+	}
+	s.documentRoutes()
 }
 
 // ServeHTTP answers a request.

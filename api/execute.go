@@ -1,0 +1,300 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// Limits of what a caller attaches to an execution.
+const (
+	idTextMax      = 255 // characters of borrower-id and billable-id
+	tagsMax        = 50
+	tagTextMax     = 64 // characters
+	waitSecondsMax = 60
+)
+
+// ExecutionResult is how an execution ended (section 2.3).
+type ExecutionResult struct {
+	ExecutionID  string            `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	IsSuccess    bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
+	StatusCode   int               `json:"statusCode" doc:"200 by default, or the end task's own; of failures 422 (the workflow's own doing), 502 (an external service), 504 (out of time), 500 (other)." example:"200"`
+	Output       JSONObject        `json:"output" doc:"What the workflow gave; {} where it failed."`
+	CustomOutput JSON              `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
+	Attachments  []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
+	Notes        []string          `json:"notes" doc:"Notes of the end task."`
+	Notices      []ExecutionNotice `json:"notices" doc:"Remarks on the run: failures it went on after, above all."`
+	ErrorMessage *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
+	ErrorSubCode string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A finer class of the failure."`
+
+	accepted *ExecutionAccepted
+}
+
+// MarshalJSON writes the record of an accepted execution in place of a result
+// that does not exist yet.
+func (r ExecutionResult) MarshalJSON() ([]byte, error) {
+	if r.accepted != nil {
+		return json.Marshal(r.accepted)
+	}
+	type result ExecutionResult
+	return json.Marshal(result(r))
+}
+
+// ExecutionFile is a file of a result.
+type ExecutionFile struct {
+	URL           string     `json:"url" doc:"A signed address."`
+	FileExtension string     `json:"fileExtension" doc:"The file's extension without the dot." example:"pdf"`
+	Metadata      JSONObject `json:"metadata" doc:"What the workflow says of the file."`
+}
+
+// ExecutionNotice is a remark on a run (decisions 5.8).
+type ExecutionNotice struct {
+	Code      string    `json:"code" doc:"What happened." example:"EXTERNAL_SERVICE_ERROR"`
+	Level     string    `json:"level" enum:"info,warning,error" doc:"How grave it is." example:"warning"`
+	Message   string    `json:"message" doc:"What happened, for people."`
+	TaskID    string    `json:"taskId,omitempty" doc:"The task it happened in." example:"bureau"`
+	Source    string    `json:"source,omitempty" doc:"The data source the task reads." example:"bureau"`
+	CreatedAt Timestamp `json:"createdAt" doc:"When it happened."`
+}
+
+// ExecutionAccepted is an execution that goes on (section 2.4).
+type ExecutionAccepted struct {
+	ExecutionID string    `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status      string    `json:"status" enum:"pending,running" doc:"pending while it is queued, running if it was begun while the caller waited." example:"pending"`
+	CreatedAt   Timestamp `json:"createdAt" doc:"When it was accepted."`
+}
+
+type (
+	executeInput struct {
+		Alias      string `path:"alias" doc:"The workflow's alias." example:"pre-qualification"`
+		Version    string `path:"version" doc:"Its version, or latest **[ext]** for the highest active one." example:"v1"`
+		BorrowerID string `query:"borrower-id" maxLength:"255" doc:"**[ext]** Whom the execution is about; by default the input's borrowerId, if that is a text."`
+		BillableID string `query:"billable-id" maxLength:"255" doc:"**[ext]** What the execution is billed under."`
+		Tags       string `query:"tags" maxLength:"4000" doc:"**[ext]** Tags, separated by commas: at most 50 of at most 64 characters."`
+		Test       bool   `query:"test" doc:"**[ext]** Whether it is a test; always so for sandbox clients."`
+		RescoreOf  string `query:"rescore-of" maxLength:"64" doc:"**[ext]** The execution that this one re-evaluates."`
+		Prefer     string `header:"Prefer" maxLength:"200" doc:"**[ext]** respond-async: answer 202 at once. wait=N: answer 202 if there is no result after N seconds, 1 to 60 (RFC 7240)."`
+	}
+	executeOutput struct {
+		Status     int
+		Preference string `header:"Preference-Applied" doc:"The preference that was followed."`
+		Body       ExecutionResult
+	}
+)
+
+func executeRoutes(s *Server) {
+	register(s, operation{
+		id: "executeWorkflow", method: http.MethodPost, path: "/v1/workflows/{alias}/{version}/execute", tag: "Executions",
+		summary: "Execute a workflow",
+		description: "Runs an active workflow on the body, which must match its inputSchema. A synchronous workflow answers 200 with the result " +
+			"whenever an execution was recorded, also when it failed; an asynchronous one, or a call that prefers so, answers 202 with the record of the execution. " +
+			"A workflow is synchronous unless its executionMode or a waiting task says otherwise. A caller who goes away does not stop the execution.",
+		scope: identity.ScopeExecutionsRun, category: single, bodyMax: bodyMaxExecute,
+		bodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
+		requestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
+		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
+		alternatives: map[int]alternative{http.StatusAccepted: {
+			description: "The execution is recorded and goes on; its status and output endpoints tell the rest.",
+			body:        ExecutionAccepted{},
+			example:     `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"pending","createdAt":"2026-11-21T02:09:25.123Z"}`,
+		}},
+		errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+	}, s.execute)
+}
+
+// execute runs a workflow for one subject.
+func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput, error) {
+	prefer, err := parsePrefer(in.Prefer)
+	if err != nil {
+		return nil, err
+	}
+	input, _ := body(ctx).(map[string]any)
+	request, err := s.executionRequest(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.runOrStart(ctx, in, input, request, prefer)
+	if err != nil {
+		return nil, err
+	}
+	noteExecution(ctx, e.ID)
+	out := &executeOutput{Status: http.StatusOK, Preference: prefer.applied()}
+	if e.Result == nil {
+		out.Status = http.StatusAccepted
+		out.Body.accepted = &ExecutionAccepted{ExecutionID: e.ID.String(), Status: string(e.Status), CreatedAt: stamp(e.CreatedAt)}
+		return out, nil
+	}
+	out.Body = executionResult(e.ID, e.Result)
+	return out, nil
+}
+
+// runOrStart finds the workflow, checks the input and runs it; once more if the
+// workflow's record has changed since it was last looked up.
+func (s *Server) runOrStart(
+	ctx context.Context, in *executeInput, input map[string]any, request execution.Request, prefer preference,
+) (execution.Execution, error) {
+	for again := true; ; again = false {
+		w, plan, err := s.config.Catalog.Resolve(ctx, request.TenantID, in.Alias, in.Version)
+		if err != nil {
+			return execution.Execution{}, err
+		}
+		filled, faults := plan.CheckInput(input)
+		if len(faults) > 0 {
+			return execution.Execution{}, fault.New(fault.Unprocessable, "the input does not match the workflow's inputSchema").
+				WithSubCode(fault.InputSchemaMismatch).WithDetails(faults...)
+		}
+		request.WorkflowID, request.Plan, request.Input = w.ID, plan, filled
+		if request.BorrowerID == nil {
+			request.BorrowerID = borrowerOf(filled)
+		}
+		var e execution.Execution
+		if prefer.async || plan.Mode == workflow.ModeAsync {
+			e, err = s.config.Executions.Start(ctx, request)
+		} else {
+			e, err = s.config.Executions.Run(ctx, request, prefer.wait)
+		}
+		if again && errors.Is(err, execution.ErrNotActive) {
+			s.config.Catalog.Forget(w.ID)
+			continue
+		}
+		return e, err
+	}
+}
+
+// executionRequest takes what the call says beside the input.
+func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execution.Request, error) {
+	p := principal(ctx)
+	r := execution.Request{TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: in.Test || p.IsSandbox}
+	if in.BorrowerID != "" {
+		r.BorrowerID = &in.BorrowerID
+	}
+	if in.BillableID != "" {
+		r.BillableID = &in.BillableID
+	}
+	var err error
+	if r.Tags, err = parseTags("tags", in.Tags); err != nil {
+		return r, err
+	}
+	if in.RescoreOf != "" {
+		r.RescoreOf, err = s.knownExecution(ctx, "rescore-of", in.RescoreOf)
+	}
+	return r, err
+}
+
+// knownExecution reads a parameter that names an execution of the tenant.
+func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	exists := false
+	if err == nil {
+		exists, err = queries.New().ExecutionExists(ctx, s.config.Pool, queries.ExecutionExistsParams{TenantID: principal(ctx).TenantID, ID: id})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !exists {
+		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: field, Message: "is not the id of an execution"})
+	}
+	return &id, nil
+}
+
+// borrowerOf is the borrowerId that an input names, nil if that is no text.
+func borrowerOf(input map[string]any) *string {
+	id, ok := input["borrowerId"].(string)
+	if !ok || id == "" || utf8.RuneCountInString(id) > idTextMax {
+		return nil
+	}
+	return &id
+}
+
+// parseTags reads a comma list.
+func parseTags(field, text string) ([]string, error) {
+	var tags []string
+	for tag := range strings.SplitSeq(text, ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "" || slices.Contains(tags, tag) {
+			continue
+		}
+		tags = append(tags, tag)
+		if len(tags) > tagsMax || utf8.RuneCountInString(tag) > tagTextMax {
+			return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{
+				Field: field, Message: "must be at most " + strconv.Itoa(tagsMax) + " tags of at most " + strconv.Itoa(tagTextMax) + " characters",
+			})
+		}
+	}
+	return tags, nil
+}
+
+// preference is what a Prefer header asks for (RFC 7240).
+type preference struct {
+	async bool
+	wait  time.Duration // 0: until the result is there
+}
+
+// parsePrefer reads the header; preferences it does not know are passed over,
+// as the RFC wants.
+func parsePrefer(header string) (preference, error) {
+	var p preference
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "respond-async":
+			p.async = true
+		case "wait":
+			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+			if err != nil || seconds < 1 || seconds > waitSecondsMax {
+				return p, fault.New(fault.Invalid, "the request is invalid").
+					WithDetails(fault.Detail{Field: "Prefer", Message: "wait must be a whole number of seconds from 1 to 60"})
+			}
+			p.wait = time.Duration(seconds) * time.Second
+		}
+	}
+	return p, nil
+}
+
+func (p preference) applied() string {
+	switch {
+	case p.async:
+		return "respond-async"
+	case p.wait > 0:
+		return "wait=" + strconv.Itoa(int(p.wait.Seconds()))
+	default:
+		return ""
+	}
+}
+
+// executionResult is the answer for a result.
+func executionResult(id uuid.UUID, r *execution.Result) ExecutionResult {
+	output, _ := r.Output.Value.(map[string]any)
+	result := ExecutionResult{
+		ExecutionID: id.String(), IsSuccess: r.IsSuccess, StatusCode: r.StatusCode,
+		Output: JSONObject{output}, CustomOutput: JSON{r.CustomOutput.Value},
+		Attachments: []ExecutionFile{}, Notes: r.Notes, Notices: executionNotices(r.Notices),
+		ErrorMessage: r.ErrorMessage, ErrorSubCode: string(r.ErrorSubCode),
+	}
+	return result
+}
+
+func executionNotices(notices []workflow.Notice) []ExecutionNotice {
+	answer := make([]ExecutionNotice, len(notices))
+	for i, n := range notices {
+		answer[i] = ExecutionNotice{
+			Code: n.Code, Level: string(n.Level), Message: n.Message, TaskID: n.TaskID, Source: n.Source, CreatedAt: stamp(n.CreatedAt),
+		}
+	}
+	return answer
+}

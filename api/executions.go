@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/catalog"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// ExecutionOutput is the result of an ended execution with what it belongs to
+// (sections 2.8 and 4.3 in one, decisions 5.5).
+type ExecutionOutput struct {
+	ID              string            `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	BillableID      string            `json:"billableId,omitempty" doc:"What the execution is billed under."`
+	BorrowerID      string            `json:"borrowerId,omitempty" doc:"Whom the execution is about." example:"B-1001"`
+	WorkflowID      string            `json:"workflowId" doc:"The workflow that was executed."`
+	WorkflowAlias   string            `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion string            `json:"workflowVersion" doc:"Its version." example:"v1"`
+	WorkflowType    string            `json:"workflowType,omitempty" doc:"Its type." example:"scoring"`
+	StatusCode      int               `json:"statusCode" doc:"As in the answer of execute." example:"200"`
+	IsSuccess       bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
+	Output          JSONObject        `json:"output" doc:"What the workflow gave; {} where it failed."`
+	CustomOutput    JSON              `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
+	HasAttachments  bool              `json:"hasAttachments" doc:"Whether there are attachments."`
+	Attachments     []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
+	Notes           []string          `json:"notes" doc:"Notes of the end task."`
+	Notices         []ExecutionNotice `json:"notices" doc:"Remarks on the run."`
+	ErrorMessage    *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
+	ErrorSubCode    string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A finer class of the failure."`
+	CreatedAt       Timestamp         `json:"createdAt" doc:"When the execution was created."`
+}
+
+// ExecutionStatus is how far an execution is (section 2.5).
+type ExecutionStatus struct {
+	ExecutionID    string     `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"completed"`
+	StartedAt      *Timestamp `json:"startedAt,omitempty" doc:"When it was started; absent before."`
+	CompletedAt    *Timestamp `json:"completedAt,omitempty" doc:"When it ended; absent before."`
+	Duration       *int64     `json:"duration,omitempty" doc:"Milliseconds from start to end; absent before it has ended." example:"32000"`
+	TasksCompleted int        `json:"tasksCompleted" doc:"Tasks completed so far." example:"3"`
+	TasksFailed    int        `json:"tasksFailed" doc:"Tasks failed so far, those that the execution went on after included." example:"0"`
+}
+
+type (
+	executionInput struct {
+		ID string `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	}
+	executionOutputOutput struct{ Body ExecutionOutput }
+	executionStatusOutput struct{ Body ExecutionStatus }
+)
+
+func executionRoutes(s *Server) {
+	register(s, operation{
+		id: "getExecutionOutput", method: http.MethodGet, path: "/v1/executions/{executionId}/output", tag: "Executions",
+		summary:     "Get an execution's output",
+		description: "The result of an execution that has ended. Until then the answer is 404 with errorSubCode EXECUTION_NOT_FINISHED **[ext]**.",
+		scope:       identity.ScopeExecutionsData, category: polling,
+		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","borrowerId":"B-1001","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","statusCode":200,"isSuccess":true,"output":{"decision":"approve","installment":391.53},"customOutput":null,"hasAttachments":false,"attachments":[],"notes":[],"notices":[],"errorMessage":null,"createdAt":"2026-11-21T02:09:25.123Z"}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.getExecutionOutput)
+	register(s, operation{
+		id: "getExecutionStatus", method: http.MethodGet, path: "/v1/executions/{executionId}/status", tag: "Executions",
+		summary:     "Get an execution's status",
+		description: "How far an execution is, and how long it took.",
+		scope:       identity.ScopeExecutionsRead, category: polling,
+		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"completed","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":3,"tasksFailed":0}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.getExecutionStatus)
+}
+
+func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*executionOutputOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := queries.New().ExecutionGetOutput(ctx, s.config.Pool, queries.ExecutionGetOutputParams{TenantID: principal(ctx).TenantID, ID: id})
+	if err != nil {
+		return nil, executionReadError(err)
+	}
+	if row.Result == nil {
+		return nil, fault.New(fault.NotFound, "the execution has not ended").WithSubCode(fault.ExecutionNotFinished)
+	}
+	stored, err := execution.ReadResult(row.Result)
+	if err != nil {
+		return nil, err
+	}
+	r := executionResult(id, stored)
+	return &executionOutputOutput{Body: ExecutionOutput{
+		ID: r.ExecutionID, BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
+		WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
+		StatusCode: r.StatusCode, IsSuccess: r.IsSuccess, Output: r.Output, CustomOutput: r.CustomOutput,
+		HasAttachments: len(r.Attachments) > 0, Attachments: r.Attachments, Notes: r.Notes, Notices: r.Notices,
+		ErrorMessage: r.ErrorMessage, ErrorSubCode: r.ErrorSubCode, CreatedAt: stamp(row.CreatedAt),
+	}}, nil
+}
+
+func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*executionStatusOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := queries.New().ExecutionGetStatus(ctx, s.config.Pool, queries.ExecutionGetStatusParams{TenantID: principal(ctx).TenantID, ID: id})
+	if err != nil {
+		return nil, executionReadError(err)
+	}
+	status := ExecutionStatus{
+		ExecutionID: id.String(), Status: row.Status, StartedAt: stampOrNil(row.StartedAt), CompletedAt: stampOrNil(row.CompletedAt),
+		TasksCompleted: int(row.TasksCompleted), TasksFailed: int(row.TasksFailed),
+	}
+	if row.StartedAt != nil && row.CompletedAt != nil {
+		duration := row.CompletedAt.Sub(*row.StartedAt).Milliseconds()
+		status.Duration = &duration
+	}
+	return &executionStatusOutput{Body: status}, nil
+}
+
+// executionID reads the id of a path; one of the wrong form is unknown.
+func executionID(ctx context.Context, text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != len(uuid.UUID{}.String()) {
+		return uuid.UUID{}, errUnknownExecution()
+	}
+	noteExecution(ctx, id)
+	return id, nil
+}
+
+func errUnknownExecution() error { return fault.New(fault.NotFound, "there is no such execution") }
+
+func executionReadError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errUnknownExecution()
+	}
+	return postgres.Translate(err)
+}
+
+func textOrEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -84,17 +84,10 @@ func New(config Config) *Server {
 	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))
 	s.huma.UseMiddleware(s.authenticate, s.checkParameters, s.readBody)
 
-	for _, routes := range []func(*Server){
-		healthRoutes,
-		tokenRoutes,
-		workflowRoutes,
-		executeRoutes,
-		executionRoutes,
-	} {
-		routes(s)
+	healthRoutes(s)
+	if !config.HealthOnly {
+		s.routes()
 	}
-
-	s.documentRoutes()
 	s.handler = s.observe(s.recoverPanic(s.router))
 	return s
 }
@@ -104,6 +97,8 @@ func (s *Server) routes() {
 	for _, routes := range []func(*Server){
 		tokenRoutes,
 		workflowRoutes,
+		executeRoutes,
+		executionRoutes,
 	} {
 		routes(s)
 	}

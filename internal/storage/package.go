@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) CreatePackage(ctx context.Context, db queries.DBTX, tenantID uui
 	}
 	err = s.q.PackageInsert(ctx, db, queries.PackageInsertParams{ID: id, TenantID: tenantID, Kind: string(kind)})
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("make a package: %w", err)
+		return uuid.Nil, postgres.Translate(fmt.Errorf("make a package: %w", err))
 	}
 	return id, nil
 }
@@ -72,7 +73,7 @@ func (s *Store) addEntry(ctx context.Context, db queries.DBTX, tenantID, package
 		TenantID: tenantID, PackageID: packageID, Position: int32(position), AttachmentID: attachmentID, Role: string(role),
 	})
 	if err != nil {
-		return fmt.Errorf("add to package %s: %w", packageID, err)
+		return postgres.Translate(fmt.Errorf("add to package %s: %w", packageID, err))
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (s *Store) addEntry(ctx context.Context, db queries.DBTX, tenantID, package
 // of its bytes. The file shows in the package once it is complete.
 func (s *Store) AddFile(ctx context.Context, tenantID, packageID uuid.UUID, position int, role Role, fileName, contentType string) (*Writer, error) {
 	var a Attachment
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var err error
 		if a, err = s.insert(ctx, tx, tenantID, fileName, contentType); err != nil {
 			return err
@@ -89,22 +90,26 @@ func (s *Store) AddFile(ctx context.Context, tenantID, packageID uuid.UUID, posi
 		return s.addEntry(ctx, tx, tenantID, packageID, position, a.ID, role)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("add %s to package %s: %w", fileName, packageID, err)
+		return nil, postgres.Translate(fmt.Errorf("add %s to package %s: %w", fileName, packageID, err))
 	}
 	return s.newWriter(ctx, a)
 }
 
 // SetRowCount records how many rows of data the file at a position has.
 func (s *Store) SetRowCount(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid.UUID, position int, rows int32) error {
-	return s.q.PackageAttachmentSetRows(ctx, tx, queries.PackageAttachmentSetRowsParams{
+	err := s.q.PackageAttachmentSetRows(ctx, tx, queries.PackageAttachmentSetRowsParams{
 		TenantID: tenantID, PackageID: packageID, Position: int32(position), RowCount: rows,
 	})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("count the rows of package %s: %w", packageID, err))
+	}
+	return nil
 }
 
 // DeletePackage removes a package with its files.
 func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) error {
 	if err := s.q.PackageDelete(ctx, tx, queries.PackageDeleteParams{TenantID: tenantID, ID: id}); err != nil {
-		return fmt.Errorf("delete package %s: %w", id, err)
+		return postgres.Translate(fmt.Errorf("delete package %s: %w", id, err))
 	}
 	return nil
 }
@@ -116,7 +121,7 @@ func (s *Store) PackageKinds(ctx context.Context, db queries.DBTX, tenantID uuid
 	}
 	rows, err := s.q.PackageListKinds(ctx, db, queries.PackageListKindsParams{TenantID: tenantID, Ids: ids})
 	if err != nil {
-		return nil, fmt.Errorf("find packages: %w", err)
+		return nil, postgres.Translate(fmt.Errorf("find packages: %w", err))
 	}
 	kinds := make(map[uuid.UUID]PackageKind, len(rows))
 	for _, row := range rows {
@@ -133,11 +138,11 @@ func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) (PackageKin
 		return "", nil, fault.New(fault.NotFound, "there is no such package")
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("get package %s: %w", id, err)
+		return "", nil, postgres.Translate(fmt.Errorf("get package %s: %w", id, err))
 	}
 	rows, err := s.q.PackageAttachmentList(ctx, s.pool, queries.PackageAttachmentListParams{TenantID: tenantID, PackageID: id})
 	if err != nil {
-		return "", nil, fmt.Errorf("list package %s: %w", id, err)
+		return "", nil, postgres.Translate(fmt.Errorf("list package %s: %w", id, err))
 	}
 	entries := make([]Entry, len(rows))
 	for i, row := range rows {

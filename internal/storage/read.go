@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) Open(ctx context.Context, tenantID, id uuid.UUID) (*File, error)
 		return nil, fault.New(fault.NotFound, "there is no such attachment")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open attachment %s: %w", id, err)
+		return nil, postgres.Translate(fmt.Errorf("open attachment %s: %w", id, err))
 	}
 	return &File{Attachment: a, ctx: ctx, store: s, uploadID: upload.ID, chunkBytes: int64(upload.ChunkBytes)}, nil
 }
@@ -54,7 +55,7 @@ func (f *File) Read(p []byte) (int, error) {
 			TenantID: f.TenantID, UploadID: f.uploadID, Position: int32(at),
 		})
 		if err != nil {
-			return 0, fmt.Errorf("read chunk %d of attachment %s: %w", at, f.ID, err)
+			return 0, postgres.Translate(fmt.Errorf("read chunk %d of attachment %s: %w", at, f.ID, err))
 		}
 		f.chunk, f.chunkAt = data, at
 	}

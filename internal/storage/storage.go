@@ -8,6 +8,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -67,7 +69,7 @@ func (s *Store) Announce(ctx context.Context, tenantID uuid.UUID, fileName, cont
 		TenantID: tenantID, OlderThanSeconds: uploadAbandonedAfter.Seconds(),
 	})
 	if err != nil {
-		return Attachment{}, err
+		return Attachment{}, postgres.Translate(fmt.Errorf("remove abandoned uploads: %w", err))
 	}
 	return s.insert(ctx, s.pool, tenantID, fileName, contentType)
 }
@@ -84,7 +86,10 @@ func (s *Store) insert(ctx context.Context, db queries.DBTX, tenantID uuid.UUID,
 	a.CreatedAt, err = s.q.AttachmentInsert(ctx, db, queries.AttachmentInsertParams{
 		ID: a.ID, TenantID: a.TenantID, StoredName: a.StoredName, FileName: a.FileName, ContentType: a.ContentType,
 	})
-	return a, err
+	if err != nil {
+		return Attachment{}, postgres.Translate(fmt.Errorf("record an attachment: %w", err))
+	}
+	return a, nil
 }
 
 // extension returns the end of a file's name from its last dot on, or from the
@@ -110,7 +115,10 @@ func (s *Store) Get(ctx context.Context, tenantID, id uuid.UUID) (Attachment, er
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Attachment{}, fault.New(fault.NotFound, "there is no such attachment")
 	}
-	return fromRow(row), err
+	if err != nil {
+		return Attachment{}, postgres.Translate(fmt.Errorf("get attachment %s: %w", id, err))
+	}
+	return fromRow(row), nil
 }
 
 // Stored returns those of the named attachments whose bytes are complete, by
@@ -121,7 +129,7 @@ func (s *Store) Stored(ctx context.Context, db queries.DBTX, tenantID uuid.UUID,
 	}
 	rows, err := s.q.AttachmentListStored(ctx, db, queries.AttachmentListStoredParams{TenantID: tenantID, StoredNames: storedNames})
 	if err != nil {
-		return nil, err
+		return nil, postgres.Translate(fmt.Errorf("find attachments: %w", err))
 	}
 	found := make(map[string]Attachment, len(rows))
 	for _, row := range rows {

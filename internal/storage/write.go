@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) newWriter(ctx context.Context, a Attachment) (*Writer, error) {
 		ID: id, TenantID: a.TenantID, AttachmentID: a.ID, ChunkBytes: chunkBytes,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("begin upload of attachment %s: %w", a.ID, err)
+		return nil, postgres.Translate(fmt.Errorf("begin upload of attachment %s: %w", a.ID, err))
 	}
 	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New(), buffer: make([]byte, 0, chunkBytes)}, nil
 }
@@ -69,7 +70,7 @@ func (w *Writer) flush() error {
 		TenantID: w.attachment.TenantID, UploadID: w.uploadID, Position: w.position, Data: w.buffer,
 	})
 	if err != nil {
-		return fmt.Errorf("store chunk %d of attachment %s: %w", w.position, w.attachment.ID, err)
+		return postgres.Translate(fmt.Errorf("store chunk %d of attachment %s: %w", w.position, w.attachment.ID, err))
 	}
 	if n == 0 {
 		return fault.New(fault.Conflict, "the upload took too long and was given up")
@@ -92,7 +93,7 @@ func (w *Writer) Complete(ctx context.Context, db queries.DBTX) (bool, error) {
 		Size: w.size, Sha256: w.hash.Sum(nil),
 	})
 	if err != nil {
-		return false, fmt.Errorf("complete attachment %s: %w", w.attachment.ID, err)
+		return false, postgres.Translate(fmt.Errorf("complete attachment %s: %w", w.attachment.ID, err))
 	}
 	return n == 1, nil
 }
@@ -107,9 +108,13 @@ func (w *Writer) Flush() (size int64, sum []byte, err error) {
 // Discard removes what was written, unless it is complete. It works on even
 // when the context of the writing has ended.
 func (w *Writer) Discard() error {
-	return w.store.q.AttachmentUploadDelete(context.WithoutCancel(w.ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
+	err := w.store.q.AttachmentUploadDelete(context.WithoutCancel(w.ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
 		TenantID: w.attachment.TenantID, ID: w.uploadID,
 	})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("discard an upload of attachment %s: %w", w.attachment.ID, err))
+	}
+	return nil
 }
 
 // Put stores the bytes of an attachment. The first complete Put wins and is

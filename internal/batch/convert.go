@@ -1,0 +1,200 @@
+package batch
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"tranche/internal/exactjson"
+)
+
+// typeSet is the set of JSON types that a property may have; empty where the
+// schema names none, which reads as text.
+type typeSet uint8
+
+const (
+	typeString typeSet = 1 << iota
+	typeNumber
+	typeBoolean
+	typeArray
+	typeObject
+)
+
+func (t typeSet) has(other typeSet) bool { return t&other != 0 }
+
+// reason says why a text fits none of the types.
+func (t typeSet) reason() string {
+	switch {
+	case t.has(typeNumber):
+		return "is not a number as in 1234.56"
+	case t.has(typeBoolean):
+		return "is neither true nor false"
+	case t.has(typeArray):
+		return "is not a JSON array"
+	default:
+		return "is not a JSON object"
+	}
+}
+
+// referencesMax bounds how many $ref are followed for one property.
+const referencesMax = 16
+
+// typesAt returns the types that a schema gives the property at a path.
+func typesAt(schema map[string]any, path []string) typeSet {
+	node := schema
+	for _, segment := range path {
+		properties, _ := resolve(schema, node)["properties"].(map[string]any)
+		node, _ = properties[segment].(map[string]any)
+	}
+	return typesOf(resolve(schema, node))
+}
+
+// resolve follows references within the schema: {"$ref": "#/$defs/money"}.
+func resolve(schema, node map[string]any) map[string]any {
+	for range referencesMax {
+		reference, ok := node["$ref"].(string)
+		if !ok {
+			return node
+		}
+		pointer, ok := strings.CutPrefix(reference, "#")
+		if !ok {
+			return nil
+		}
+		node = schema
+		for segment := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+			if segment != "" {
+				node, _ = node[strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)].(map[string]any)
+			}
+		}
+	}
+	return nil
+}
+
+// typesOf reads the types of a schema, or those of the values it permits.
+func typesOf(node map[string]any) typeSet {
+	var types typeSet
+	switch declared := node["type"].(type) {
+	case string:
+		types = typeNamed(declared)
+	case []any:
+		for _, name := range declared {
+			if name, ok := name.(string); ok {
+				types |= typeNamed(name)
+			}
+		}
+	default:
+		values, _ := node["enum"].([]any)
+		if value, ok := node["const"]; ok {
+			values = append(values, value)
+		}
+		for _, value := range values {
+			types |= typeOf(value)
+		}
+	}
+	return types
+}
+
+func typeNamed(name string) typeSet {
+	switch name {
+	case "string":
+		return typeString
+	case "number", "integer":
+		return typeNumber
+	case "boolean":
+		return typeBoolean
+	case "array":
+		return typeArray
+	case "object":
+		return typeObject
+	default: // null: the empty cell
+		return 0
+	}
+}
+
+func typeOf(value any) typeSet {
+	switch value.(type) {
+	case string:
+		return typeString
+	case json.Number:
+		return typeNumber
+	case bool:
+		return typeBoolean
+	case []any:
+		return typeArray
+	case map[string]any:
+		return typeObject
+	default:
+		return 0
+	}
+}
+
+// convert turns the text of a cell into a value of one of the types. Numbers
+// keep their exact text. Where none fits the value is the text itself, and the
+// reason says why; it never repeats the text.
+func convert(cell string, types typeSet) (value any, reason string) {
+	text := unescape(cell)
+	if !utf8.ValidString(text) {
+		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""), "is not valid text of the file's encoding"
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return strings.ReplaceAll(text, "\x00", ""), "contains a NUL character"
+	}
+	if types == 0 || types == typeString {
+		return text, ""
+	}
+	trimmed := strings.TrimSpace(text)
+	if types.has(typeNumber) && isNumber(trimmed) {
+		if !exactjson.NumberFits(trimmed) {
+			return text, "has too many digits"
+		}
+		return json.Number(trimmed), ""
+	}
+	if types.has(typeBoolean) {
+		if is := strings.EqualFold(trimmed, "true"); is || strings.EqualFold(trimmed, "false") {
+			return is, ""
+		}
+	}
+	if types.has(typeArray | typeObject) {
+		if value, err := exactjson.Decode([]byte(trimmed)); err == nil && types.has(typeOf(value)&(typeArray|typeObject)) {
+			return value, ""
+		}
+	}
+	if types.has(typeString) {
+		return text, ""
+	}
+	return text, types.reason()
+}
+
+// isNumber reports whether the text is a number of JSON's grammar (RFC 8259,
+// section 6).
+func isNumber(text string) bool {
+	text = strings.TrimPrefix(text, "-")
+	rest := trimDigits(text)
+	whole := len(text) - len(rest)
+	if whole == 0 || whole > 1 && text[0] == '0' {
+		return false
+	}
+	if fraction, ok := strings.CutPrefix(rest, "."); ok {
+		if rest = trimDigits(fraction); len(rest) == len(fraction) {
+			return false
+		}
+	}
+	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
+		exponent := rest[1:]
+		if exponent != "" && (exponent[0] == '+' || exponent[0] == '-') {
+			exponent = exponent[1:]
+		}
+		if rest = trimDigits(exponent); len(rest) == len(exponent) {
+			return false
+		}
+	}
+	return rest == ""
+}
+
+func trimDigits(text string) string {
+	i := 0
+	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+		i++
+	}
+	return text[i:]
+}

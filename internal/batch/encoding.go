@@ -1,0 +1,106 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// sampleBytes is how much of a file is looked at to tell its encoding and its
+// delimiter.
+const sampleBytes = 64 << 10
+
+// decodeText returns the text of a file as UTF-8, whatever of UTF-8, UTF-16
+// and Windows-1252 it is written in (decisions 6.2). Where the bytes are
+// declared or found to be UTF-8, broken sequences are passed on as they are.
+func decodeText(source io.Reader) io.Reader {
+	r := bufio.NewReaderSize(source, sampleBytes)
+	head, _ := r.Peek(sampleBytes) // an error shows again at the first Read
+	switch {
+	case bytes.HasPrefix(head, []byte("\xEF\xBB\xBF")):
+		_, _ = r.Discard(3) // it was peeked
+		return r
+	case bytes.HasPrefix(head, []byte("\xFF\xFE")), bytes.HasPrefix(head, []byte("\xFE\xFF")):
+		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder().Reader(r)
+	}
+	switch evenNULs, oddNULs := countNULs(head); {
+	case oddNULs > len(head)/4 && evenNULs == 0:
+		return unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewDecoder().Reader(r)
+	case evenNULs > len(head)/4 && oddNULs == 0:
+		return unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder().Reader(r)
+	}
+	return &asciiUntil{source: r}
+}
+
+// countNULs tells UTF-16 without a byte order mark: every other byte of ASCII
+// text in it is zero.
+func countNULs(head []byte) (even, odd int) {
+	for i, b := range head {
+		if b != 0 {
+			continue
+		}
+		if i%2 == 0 {
+			even++
+		} else {
+			odd++
+		}
+	}
+	return even, odd
+}
+
+// asciiUntil passes on ASCII, which reads the same in UTF-8 and Windows-1252,
+// and decides between the two at the first byte that is not, however late in
+// the file it comes.
+type asciiUntil struct {
+	source  *bufio.Reader
+	decided io.Reader
+}
+
+// Read implements io.Reader.
+func (a *asciiUntil) Read(p []byte) (int, error) {
+	if a.decided != nil {
+		return a.decided.Read(p)
+	}
+	if _, err := a.source.Peek(1); err != nil {
+		return 0, err
+	}
+	buffered, _ := a.source.Peek(min(len(p), a.source.Buffered())) // within what is buffered
+	n := bytes.IndexFunc(buffered, func(r rune) bool { return r >= utf8.RuneSelf })
+	if n == 0 {
+		a.decide()
+		return a.decided.Read(p)
+	}
+	if n < 0 {
+		n = len(buffered)
+	}
+	return a.source.Read(p[:n])
+}
+
+func (a *asciiUntil) decide() {
+	window, err := a.source.Peek(sampleBytes)
+	if err == nil { // there is more: the window may end within a sequence
+		window = trimPartialRune(window)
+	}
+	if utf8.Valid(window) {
+		a.decided = a.source
+		return
+	}
+	a.decided = charmap.Windows1252.NewDecoder().Reader(a.source)
+}
+
+// trimPartialRune cuts off a sequence that the end of the window interrupts.
+func trimPartialRune(window []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(window); i++ {
+		if tail := window[len(window)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return window[:len(window)-i]
+			}
+			break
+		}
+	}
+	return window
+}

@@ -1,0 +1,87 @@
+package batch
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tranche/internal/fault"
+)
+
+// fileNameBytesMax bounds the name under which a file is uploaded.
+const fileNameBytesMax = 255
+
+// gzipExtension may follow the extension of every format.
+const (
+	gzipExtension   = ".gz"
+	gzipContentType = "application/gzip"
+)
+
+// format is a kind of file that items are read from.
+type format struct {
+	extension   string
+	contentType string
+	// delimiter separates cells; 0 where it is detected.
+	delimiter rune
+}
+
+// formats returns every kind of file that items are read from (decisions 6.1).
+func formats() []format {
+	return []format{
+		{extension: ".csv", contentType: "text/csv"},
+		{extension: ".tsv", contentType: "text/tab-separated-values", delimiter: '\t'},
+	}
+}
+
+// ContentType returns the type with which a file of this name is uploaded. A
+// name that no format fits is fault.Invalid with a detail for fileName.
+func ContentType(fileName string) (string, error) {
+	if reason := checkFileName(fileName); reason != "" {
+		return "", fault.New(fault.Invalid, "the file name is not valid").
+			WithDetails(fault.Detail{Field: "fileName", Message: reason})
+	}
+	f, isGzip, ok := formatOf(fileName)
+	if !ok {
+		return "", fault.New(fault.Invalid, "files of this type are not read").
+			WithDetails(fault.Detail{Field: "fileName", Message: "must end in " + extensions()})
+	}
+	if isGzip {
+		return gzipContentType, nil
+	}
+	return f.contentType, nil
+}
+
+func checkFileName(name string) string {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return "must not be empty"
+	case len(name) > fileNameBytesMax:
+		return "has at most 255 bytes"
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return "must not contain control characters"
+	case strings.ContainsAny(name, `/\`):
+		return "must be a name without directories"
+	default:
+		return ""
+	}
+}
+
+// formatOf finds the format of a file by its name.
+func formatOf(fileName string) (f format, isGzip, ok bool) {
+	name, isGzip := strings.CutSuffix(strings.ToLower(fileName), gzipExtension)
+	all := formats()
+	i := slices.IndexFunc(all, func(f format) bool { return strings.HasSuffix(name, f.extension) })
+	if i < 0 {
+		return format{}, false, false
+	}
+	return all[i], isGzip, true
+}
+
+func extensions() string {
+	var names []string
+	for _, f := range formats() {
+		names = append(names, f.extension, f.extension+gzipExtension)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}

@@ -1,0 +1,105 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+)
+
+// layout says which property of an item each column of a table becomes.
+type layout struct {
+	columns []column
+	named   []bool // by position in the row: the column has a name
+}
+
+// column is a column that is read: those without a name and those whose name
+// begins with _ are not.
+type column struct {
+	position int
+	name     string   // applicant.income
+	path     []string // its segments
+	types    typeSet
+}
+
+// newLayout reads a header: names are properties of the input, with dots for
+// nesting (decisions 6.2). Errors are *FileError.
+func newLayout(fileName string, header []string, schema map[string]any) (*layout, error) {
+	l := &layout{named: make([]bool, len(header))}
+	seen := map[string]bool{}
+	for i, name := range header {
+		l.named[i] = name != ""
+		if name == "" || strings.HasPrefix(name, "_") {
+			continue
+		}
+		path := strings.Split(name, ".")
+		reason := ""
+		switch {
+		case seen[name]:
+			reason = "the column occurs twice"
+		case slices.ContainsFunc(path, func(segment string) bool { return strings.TrimSpace(segment) == "" }):
+			reason = "a name has no empty part between dots"
+		case len(path) >= exactjson.DepthMax:
+			reason = fmt.Sprintf("a name has less than %d parts", exactjson.DepthMax)
+		}
+		if reason != "" {
+			return nil, &FileError{File: fileName, Row: 1, Column: name, Reason: reason}
+		}
+		seen[name] = true
+		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path)})
+	}
+	for _, c := range l.columns {
+		for n := 1; n < len(c.path); n++ {
+			if seen[strings.Join(c.path[:n], ".")] {
+				return nil, &FileError{File: fileName, Row: 1, Column: c.name, Reason: "another column is this one's parent; it can not be both a value and an object"}
+			}
+		}
+	}
+	if len(l.columns) == 0 {
+		return nil, &FileError{File: fileName, Row: 1, Reason: "no column has a name that is read"}
+	}
+	return l, nil
+}
+
+// item makes the input of an item of the cells of a row. An empty cell is an
+// absent property. A cell that does not fit its property's type stays a text
+// and gives a fault.
+func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
+	input := make(map[string]any, len(l.columns))
+	var faults []fault.Detail
+	if len(cells) < len(l.named) {
+		faults = append(faults, fault.Detail{Message: fmt.Sprintf("the row has %d cells where the header has %d", len(cells), len(l.named))})
+	}
+	for i, cell := range cells {
+		if cell != "" && (i >= len(l.named) || !l.named[i]) {
+			faults = append(faults, fault.Detail{Message: fmt.Sprintf("cell %d has no column in the header", i+1)})
+			break
+		}
+	}
+	for _, c := range l.columns {
+		if c.position >= len(cells) || cells[c.position] == "" {
+			continue
+		}
+		value, reason := convert(cells[c.position], c.types)
+		if reason != "" {
+			faults = append(faults, fault.Detail{Field: c.name, Message: reason})
+		}
+		place(input, c.path, value)
+	}
+	return input, faults
+}
+
+// place sets the member at a path and makes the objects around it.
+func place(object map[string]any, path []string, value any) {
+	for _, segment := range path[:len(path)-1] {
+		inner, ok := object[segment].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			object[segment] = inner
+		}
+		object = inner
+	}
+	object[path[len(path)-1]] = value
+}

@@ -1,0 +1,297 @@
+package batch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+)
+
+var loanSchema = decodeObject(`{
+	"type": "object",
+	"properties": {
+		"name": {"type": "string"},
+		"amount": {"type": "number"},
+		"months": {"type": ["integer", "null"]},
+		"owner": {"type": "boolean"},
+		"grade": {"enum": ["A", 1]},
+		"tags": {"type": "array"},
+		"address": {"$ref": "#/$defs/address"}
+	},
+	"$defs": {"address": {"type": "object", "properties": {"zip": {"type": "string"}, "floor": {"type": "integer"}}}}
+}`)
+
+func decodeObject(text string) map[string]any {
+	value, err := exactjson.Decode([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return value.(map[string]any)
+}
+
+// readAll reads a file whole.
+func readAll(fileName string, source io.Reader) ([]item, error) {
+	r, err := newTableReader(fileName, source, loanSchema)
+	if err != nil {
+		return nil, err
+	}
+	var items []item
+	for {
+		it, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return items, nil
+		}
+		if err != nil {
+			return items, err
+		}
+		items = append(items, it)
+	}
+}
+
+func TestTableReadsTypedItems(t *testing.T) {
+	t.Parallel()
+	text := "name,amount,months,owner,grade,tags,address.zip,address.floor,_error\n" +
+		`"Zoë ""Z"" Lima",1000.10,36,TRUE,A,"[1.10,""x""]",01234,2,old` + "\n" +
+		`,,,,1,,,,` + "\n"
+	items, err := readAll("loans.csv", strings.NewReader(text))
+	require.NoError(t, err)
+	want := []item{
+		{fileName: "loans.csv", row: 2, input: map[string]any{
+			"name": `Zoë "Z" Lima`, "amount": json.Number("1000.10"), "months": json.Number("36"), "owner": true, "grade": "A",
+			"tags": []any{json.Number("1.10"), "x"}, "address": map[string]any{"zip": "01234", "floor": json.Number("2")},
+		}},
+		{fileName: "loans.csv", row: 3, input: map[string]any{"grade": json.Number("1")}},
+	}
+	require.Empty(t, cmp.Diff(want, items, cmp.AllowUnexported(item{})))
+}
+
+func TestTableDetectsEncoding(t *testing.T) {
+	t.Parallel()
+	const text = "name;amount\nMüller €;1\n"
+	long := "name;amount\n" + strings.Repeat("plain text;1\n", 20_000) + "Müller €;2\n"
+	encode := func(e encoding.Encoding, s string) string {
+		encoded, err := e.NewEncoder().String(s)
+		require.NoError(t, err)
+		return encoded
+	}
+	for name, file := range map[string]string{
+		"UTF-8":                         text,
+		"UTF-8 with BOM":                "\xEF\xBB\xBF" + text,
+		"UTF-16 LE with BOM":            encode(unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), text),
+		"UTF-16 BE with BOM":            encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM), text),
+		"UTF-16 LE":                     encode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM), text),
+		"UTF-16 BE":                     encode(unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM), text),
+		"Windows-1252":                  encode(charmap.Windows1252, text),
+		"UTF-8, told late":              long,
+		"Windows-1252, told late":       encode(charmap.Windows1252, long),
+		"a sequence on a sample's edge": "name;amount\nü" + strings.Repeat("é", sampleBytes) + ";1\nMüller €;1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, source := range []io.Reader{strings.NewReader(file), iotest.HalfReader(strings.NewReader(file))} {
+				items, err := readAll("loans.csv", source)
+				require.NoError(t, err)
+				require.Equal(t, "Müller €", items[len(items)-1].input["name"])
+				require.Empty(t, items[len(items)-1].faults)
+			}
+		})
+	}
+}
+
+func TestTableDetectsDelimiter(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]string{
+		"comma":                "name,amount\nx;y|z,1.5\n",
+		"semicolon":            "name;amount\n\"a, b\";1.5\nc, d;1.5\n",
+		"decimal commas":       "name;note;amount\na;1,5;1.5\nb;2,5;1.5\n",
+		"tab":                  "name\tamount\na,b;c\t1.5\n",
+		"pipe":                 "name|amount\na,b;c|1.5\n",
+		"quoted header":        "\"name, of person\";name;amount\n1;2;1.5\n",
+		"carriage returns":     "name,amount\r\nx,1.5\r\n",
+		"no newline at end":    "name,amount\nx,1.5",
+		"more in the header":   "name;amount;a,b,c,d\nx;1.5;x\n",
+		"blank lines in front": "\n\nname,amount\nx,1.5\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			items, err := readAll("loans.csv", strings.NewReader(file))
+			require.NoError(t, err)
+			require.Equal(t, json.Number("1.5"), items[len(items)-1].input["amount"])
+		})
+	}
+	items, err := readAll("one.csv", strings.NewReader("name\nx\n"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"name": "x"}, items[0].input)
+	items, err = readAll("loans.tsv", strings.NewReader("name,x\tamount\na\t1\n"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"name,x": "a", "amount": json.Number("1")}, items[0].input)
+}
+
+func TestTableNumbersRows(t *testing.T) {
+	t.Parallel()
+	text := "name,amount\n" + // 1
+		"\"two\nlines\",1\n" + // 2
+		"\n\n" + // 3, 4
+		"five,2\n" + // 5
+		",\n" + // 6
+		"seven,\"\n\"\n" + // 7
+		"eight,3" // 8
+	items, err := readAll("loans.csv", strings.NewReader(text))
+	require.NoError(t, err)
+	var rows []int
+	for _, it := range items {
+		rows = append(rows, it.row)
+	}
+	require.Equal(t, []int{2, 5, 7, 8}, rows)
+}
+
+func TestTableTellsFaultsOfItems(t *testing.T) {
+	t.Parallel()
+	const header = "name,amount,months,owner,tags,address.floor\n"
+	for name, c := range map[string]struct {
+		row  string
+		want fault.Detail
+	}{
+		"not a number":      {"x,1 000,1,true,[],1", fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
+		"comma for a point": {`x,"1,5",1,true,[],1`, fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
+		"leading zero":      {"x,007,1,true,[],1", fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
+		"too many digits":   {"x," + strings.Repeat("9", 101) + ",1,true,[],1", fault.Detail{Field: "amount", Message: "has too many digits"}},
+		"not a boolean":     {"x,1,1,yes,[],1", fault.Detail{Field: "owner", Message: "is neither true nor false"}},
+		"not an array":      {"x,1,1,true,a,1", fault.Detail{Field: "tags", Message: "is not a JSON array"}},
+		"object for array":  {"x,1,1,true,{},1", fault.Detail{Field: "tags", Message: "is not a JSON array"}},
+		"nested":            {"x,1,1,true,[],first", fault.Detail{Field: "address.floor", Message: "is not a number as in 1234.56"}},
+		"NUL":               {"x\x00y,1,1,true,[],1", fault.Detail{Field: "name", Message: "contains a NUL character"}},
+		"broken UTF-8":      {"ééé\xff,1,1,true,[],1", fault.Detail{Field: "name", Message: "is not valid text of the file's encoding"}},
+		"too few cells":     {"x,1,1", fault.Detail{Message: "the row has 3 cells where the header has 6"}},
+		"too many cells":    {"x,1,1,true,[],1,more", fault.Detail{Message: "cell 7 has no column in the header"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			head := header
+			if name == "broken UTF-8" { // what comes first tells the encoding
+				head += strings.Repeat("é,1,1,true,[],1\n", sampleBytes/8)
+			}
+			items, err := readAll("loans.csv", strings.NewReader(head+c.row+"\nlast,1,1,true,[],1\n"))
+			require.NoError(t, err)
+			require.Equal(t, []fault.Detail{c.want}, items[len(items)-2].faults)
+			require.Empty(t, items[len(items)-1].faults)
+		})
+	}
+	items, err := readAll("loans.csv", strings.NewReader("name,,\nx,,,,\n"))
+	require.NoError(t, err)
+	require.Empty(t, items[0].faults, "empty cells beyond the header are no fault")
+}
+
+func TestTableRefusesFiles(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte("name,amount\n" + strings.Repeat("x,1\n", 50_000)))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	for name, c := range map[string]struct{ file, text, want string }{
+		"empty":              {"a.csv", "", "a.csv: the file is empty; the first row must name the columns"},
+		"only blank lines":   {"a.csv", "\n\n", "a.csv: the file is empty; the first row must name the columns"},
+		"quote not closed":   {"a.csv", "name,amount\nx,1\n\ny,\"2\nz,3\n", "a.csv, row 4: a quote is out of place or not closed"},
+		"quote out of place": {"a.csv", "name,amount\nx,1\ny \"q\" z,2\n", "a.csv, row 3: a quote is out of place or not closed"},
+		"column twice":       {"a.csv", "name,amount,name\nx,1,y\n", "a.csv, row 1, column name: the column occurs twice"},
+		"parent and child":   {"a.csv", "address,address.zip\nx,1\n", "a.csv, row 1, column address.zip: another column is this one's parent; it can not be both a value and an object"},
+		"empty name part":    {"a.csv", "address..zip\nx\n", "a.csv, row 1, column address..zip: a name has no empty part between dots"},
+		"too deep":           {"a.csv", strings.Repeat("a.", 70) + "b\nx\n", "a.csv, row 1, column " + strings.Repeat("a.", 70) + "b: a name has less than 64 parts"},
+		"no column is read":  {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column has a name that is read"},
+		"too many columns":   {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: there are more than 1000 columns"},
+		"row too long":       {"a.csv", "name\nx\n" + strings.Repeat("y", 2<<20), "a.csv, row 3: the row is longer than 1048576 bytes; is a quote not closed?"},
+		"binary":             {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: this is not a table of text"},
+		"not gzip":           {"a.csv.gz", "name,amount\nx,1\n", "a.csv.gz: this is not a gzip file"},
+		"gzip cut off":       {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},
+		"gzip changed":       {"a.csv.gz", packed.String()[:packed.Len()-8] + "\x00\x00\x00\x00" + packed.String()[packed.Len()-4:], "a.csv.gz, row 50002: the file is broken or cut off"},
+		"gzip as csv":        {"a.csv", packed.String(), "a.csv, row 1: this is not a table of text"},
+		"another type":       {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv or .tsv.gz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readAll(c.file, strings.NewReader(c.text))
+			var broken *FileError
+			require.ErrorAs(t, err, &broken)
+			require.Equal(t, c.want, err.Error())
+		})
+	}
+	items, err := readAll("a.csv.gz", &packed)
+	require.NoError(t, err)
+	require.Len(t, items, 50_000)
+}
+
+// An error of the storage is no fault of the file: the job is to be repeated.
+func TestTablePassesOnErrorsOfTheSource(t *testing.T) {
+	t.Parallel()
+	away := errors.New("the database is away")
+	for _, text := range []string{"", "name,amount\n", "name,amount\nx,1\n", "name,amount\n\"x"} {
+		_, err := readAll("a.csv", io.MultiReader(strings.NewReader(text), iotest.ErrReader(away)))
+		require.ErrorIs(t, err, away)
+		var broken *FileError
+		require.NotErrorAs(t, err, &broken)
+	}
+}
+
+func TestSkipPassesOverItems(t *testing.T) {
+	t.Parallel()
+	r, err := newTableReader("a.csv", strings.NewReader("name\na\n\nb\nc\n"), loanSchema)
+	require.NoError(t, err)
+	n, err := skip(r, 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	it, err := r.next()
+	require.NoError(t, err)
+	require.Equal(t, "c", it.input["name"])
+	require.Equal(t, 5, it.row)
+	n, err = skip(r, 2)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+func FuzzCSV(f *testing.F) {
+	for _, seed := range []string{
+		"name,amount\nx,1\n", "\xEF\xBB\xBFname;amount\n\"a\nb\";1,5\n", "\xFF\xFEn\x00\n\x00x\x00", "a.b,a.c\n'=1,2\n",
+		"name\tamount\r\n\r\nx\ty\r\n", "\"", "a,a\n", "tags\n\"[1,{\"\"x\"\":2}]\"\n", "M\xfcller\n\xe9",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		items, err := readAll("a.csv", bytes.NewReader(file))
+		var broken *FileError
+		if err != nil && !errors.As(err, &broken) {
+			t.Fatalf("a fault of the file is not a FileError: %v", err)
+		}
+		row := 1
+		for _, it := range items {
+			if it.row <= row {
+				t.Fatalf("row %d follows row %d", it.row, row)
+			}
+			row = it.row
+			text, err := exactjson.Encode(it.input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := exactjson.Check(text); err != nil {
+				t.Fatalf("an item that can not be stored: %v", err)
+			}
+		}
+		again, err2 := readAll("a.csv", iotest.OneByteReader(bytes.NewReader(file)))
+		if diff := cmp.Diff(items, again, cmp.AllowUnexported(item{})); diff != "" || (err == nil) != (err2 == nil) {
+			t.Fatalf("reading in other pieces gives something else: %s", diff)
+		}
+	})
+}

@@ -43,8 +43,7 @@ var errTooLarge = errors.New("the answer is larger than allowed")
 // classify names the reason of a failure. The caller's own cancellation is no
 // failure of the other side and is handed back as it is.
 func classify(caller, bounded context.Context, err error, connected bool) error {
-	var inURL *url.Error
-	if errors.As(err, &inURL) {
+	if inURL, ok := errors.AsType[*url.Error](err); ok {
 		err = inURL.Err // without the address, which may hold what no log should
 	}
 	switch {

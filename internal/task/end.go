@@ -110,16 +110,14 @@ func placed(err error, format string, args ...any) error {
 }
 
 func place(err error) (at, message string) {
-	var p *placedError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*placedError](err); ok {
 		return p.path, p.err.Error()
 	}
 	return "", err.Error()
 }
 
 func unplaced(err error) error {
-	var p *placedError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*placedError](err); ok {
 		return p.err
 	}
 	return err

@@ -185,8 +185,8 @@ func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 // unanswered makes the failure of a request that got no answer. What the
 // network said is logged only: told to the caller, it would be a port scanner.
 func (r *httpRequest) unanswered(ctx context.Context, call *workflow.Call, err error) error {
-	var failed *egress.Error
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*egress.Error](err)
+	if !ok {
 		return err
 	}
 	r.log.InfoContext(ctx, "an http-request got no answer",

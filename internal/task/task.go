@@ -54,8 +54,8 @@ func failure(code, format string, args ...any) *workflow.TaskError {
 // failureAt makes the failure of a config member: an expression's own error
 // keeps its place within the member, any other error gets the code given.
 func failureAt(code, path string, err error) *workflow.TaskError {
-	var inExpression *expression.Error
-	if !errors.As(err, &inExpression) {
+	inExpression, ok := errors.AsType[*expression.Error](err)
+	if !ok {
 		return failure(code, "%s: %s", path, err)
 	}
 	at := *inExpression

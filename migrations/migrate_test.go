@@ -1,0 +1,120 @@
+package migrations_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/pgtest"
+	"tranche/migrations"
+)
+
+func TestUpTenAtOnce(t *testing.T) {
+	t.Parallel()
+	url := pgtest.EmptyURL(t)
+	pools := make([]*pgxpool.Pool, 10)
+	for i := range pools { // a pool each, as ten processes have
+		pools[i] = pgtest.OpenPool(t, url)
+	}
+	require.ErrorIs(t, migrations.Behind(t.Context(), pools[0]), migrations.ErrBehind)
+	require.ErrorContains(t, migrations.Behind(t.Context(), pools[0]), "run `tranche migrate`")
+
+	var all errgroup.Group
+	for _, pool := range pools {
+		all.Go(func() error { return migrations.Up(t.Context(), pool) })
+	}
+	require.NoError(t, all.Wait())
+	require.NoError(t, migrations.Behind(t.Context(), pools[0]))
+
+	own, _, err := migrations.Versions()
+	require.NoError(t, err)
+	require.Equal(t, own, scan[int64](t, pools[0], "SELECT count(*) FROM goose_db_version WHERE version_id > 0"), "each migration ran once")
+	require.NoError(t, migrations.Up(t.Context(), pools[0]), "and again there is nothing to do")
+}
+
+func TestUpTunesRiver(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	require.Equal(t, []string{"river_job_pkey", "river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index", "river_job_unique_idx"},
+		scan[[]string](t, pool, "SELECT array_agg(indexname::text ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'river' AND tablename = 'river_job'"))
+	require.Contains(t, scan[[]string](t, pool, "SELECT reloptions FROM pg_class WHERE oid = 'river.river_job'::regclass"), "autovacuum_vacuum_cost_delay=0")
+	require.Zero(t, scan[int](t, pool, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename LIKE 'river%'"))
+}
+
+func TestBehindAfterAnInterruptedMigration(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	provider, err := migrations.NewProvider(pool)
+	require.NoError(t, err)
+	require.NoError(t, migrations.RiverUp(t.Context(), pool))
+	_, err = provider.UpTo(t.Context(), 1)
+	require.NoError(t, err)
+	require.ErrorIs(t, migrations.Behind(t.Context(), pool), migrations.ErrBehind)
+	require.ErrorContains(t, migrations.Behind(t.Context(), pool), "schema 1 of ")
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	require.NoError(t, migrations.Behind(t.Context(), pool))
+}
+
+func TestDatabaseOfANewerProgramIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"schema": "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)",
+		"River":  "INSERT INTO river.river_migration (line, version) VALUES ('main', 999)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			_, err := pool.Exec(t.Context(), statement)
+			require.NoError(t, err)
+			require.ErrorIs(t, migrations.Behind(t.Context(), pool), migrations.ErrAhead)
+			require.ErrorIs(t, migrations.Up(t.Context(), pool), migrations.ErrAhead)
+			require.ErrorContains(t, migrations.Up(t.Context(), pool), "run the newer tranche")
+		})
+	}
+}
+
+func TestEveryMigrationCanBeUndone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	provider, err := migrations.NewProvider(pool)
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 0)
+	require.NoError(t, err)
+	require.Zero(t, scan[int](t, pool, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'goose_db_version'"))
+	require.NoError(t, migrations.Up(t.Context(), pool))
+}
+
+func TestUpAndBehindWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, "postgres://nobody@127.0.0.1:1/none")
+	for _, attempt := range []func(context.Context, *pgxpool.Pool) error{migrations.Up, migrations.Behind} {
+		err := attempt(t.Context(), pool)
+		require.ErrorContains(t, err, "127.0.0.1:1")
+		require.NotErrorIs(t, err, migrations.ErrBehind)
+	}
+}
+
+func TestUpEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	require.NoError(t, migrations.Lock(t.Context(), conn.Conn()))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*migrations.LockPollInterval)
+	defer cancel()
+	err = migrations.Up(ctx, pool)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "another process that migrates")
+}
+
+func scan[T any](t *testing.T, pool *pgxpool.Pool, query string) T {
+	t.Helper()
+	var value T
+	require.NoError(t, pool.QueryRow(t.Context(), query).Scan(&value))
+	return value
+}

@@ -1,0 +1,197 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/pgtest"
+	"tranche/internal/seal"
+)
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string][]string{
+		"":              {"serve", "migrate", "tenant create", "tenant limits", "client create"},
+		"serve":         {"$TRANCHE_ADDR", "$DATABASE_URL", "$TRANCHE_MASTER_KEY_FILE", "$TRANCHE_EGRESS_ALLOW", "$PUBLIC_URL", "$TRANCHE_DATA_DIR", "127.0.0.1:8080"},
+		"migrate":       {"$DATABASE_URL_FILE"},
+		"tenant create": {"<slug>"},
+		"tenant limits": {"management, single, batch, polling or authorizations"},
+		"client create": {"--tenant=SLUG", "admin, developer, operator, integration or auditor", "$TRANCHE_CLIENT_ROLE"},
+	} {
+		got := environment{}.ok(t, append(strings.Fields(command), "--help")...)
+		joined := strings.Join(strings.Fields(got), " ")
+		for _, text := range want {
+			require.Contains(t, joined, text, command)
+		}
+	}
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"":                                                   "expected one of",
+		"frobnicate":                                         "frobnicate",
+		"serve --role boss":                                  "--role",
+		"serve --port 80":                                    "--port",
+		"serve --egress-allow nowhere":                       "nowhere",
+		"serve --public-url example":                         "PUBLIC_URL",
+		"serve --api-conns 0":                                "--api-conns",
+		"tenant create":                                      "<slug>",
+		"tenant limits a --set":                              "--set",
+		"tenant limits a --set x=1":                          "there is no such category",
+		"tenant limits a --set batch=0":                      "--set batch: the limit of batch is a whole number",
+		"tenant limits a --set batch=x":                      "or unlimited",
+		"client create --role admin":                         "--tenant",
+		"client create --tenant a":                           "needs --role or --scope",
+		"client create --tenant a --role boss":               "--role: there is no such role; the roles are admin,",
+		"client create --tenant a --scope all":               "--scope: there is no such scope; the scopes are workflows:read,",
+		"client create --tenant a --role admin --output xml": "--output",
+	} {
+		got := environment{}.run(t, strings.Fields(line)...)
+		require.Equal(t, 2, got.status, line)
+		require.Empty(t, got.stdout, line)
+		require.Contains(t, got.stderr, want, line)
+		require.Contains(t, got.stderr, "--help", line)
+	}
+}
+
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	require.Contains(t, e.ok(t, "tenant", "create", "acme"), "tenant acme created")
+
+	var tenant map[string]string
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "tenant", "create", "other", "--output", "json")), &tenant))
+	require.Equal(t, "other", tenant["slug"])
+	require.Len(t, tenant["tenantId"], 36)
+
+	for slug, want := range map[string]string{"acme": "there is a tenant acme already", "Acme": "lower-case letters"} {
+		got := e.run(t, "tenant", "create", slug)
+		require.Equal(t, result{stderr: got.stderr, status: 1}, got)
+		require.Contains(t, got.stderr, want)
+		require.Equal(t, 1, strings.Count(got.stderr, "\n"), "one line says it all: %s", got.stderr)
+	}
+}
+
+func TestTenantLimits(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	e.ok(t, "tenant", "create", "acme")
+	limits := func(args ...string) map[string]any {
+		var got map[string]any
+		require.NoError(t, json.Unmarshal([]byte(e.ok(t, append([]string{"tenant", "limits", "acme", "-o", "json"}, args...)...)), &got))
+		return got
+	}
+	want := map[string]any{"management": 100.0, "single": 50.0, "batch": 10.0, "polling": 200.0, "authorizations": 100.0}
+	require.Empty(t, cmp.Diff(want, limits()))
+
+	want["single"], want["batch"] = "unlimited", 3.0
+	require.Empty(t, cmp.Diff(want, limits("--set", "single=unlimited", "--set", "batch=3")))
+	want["single"], want["polling"] = 7.0, "unlimited"
+	require.Empty(t, cmp.Diff(want, limits("--set", "single=7,polling=unlimited")))
+	require.Regexp(t, `(?m)^single +7$`, e.ok(t, "tenant", "limits", "acme"))
+
+	got := e.run(t, "tenant", "limits", "nobody", "--set", "single=7")
+	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
+}
+
+func TestClients(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	e := onDatabase(url)
+	e.ok(t, "tenant", "create", "acme")
+
+	text := e.ok(t, "client", "create", "--tenant", "acme", "--role", "admin", "--output", "json")
+	require.Equal(t, 1, strings.Count(text, "\n"))
+	var made map[string]string
+	require.NoError(t, json.Unmarshal([]byte(text), &made))
+	require.Len(t, made, 2)
+	require.Len(t, made["clientId"], 36)
+	require.True(t, strings.HasPrefix(made["secret"], "tranche_secret_"))
+
+	text = e.ok(t, "client", "create", "--tenant", "acme", "--role", "auditor", "--scope", "batches:run",
+		"--scope", "audit:read", "--sandbox", "--name", "Night shift")
+	require.Contains(t, text, `client "Night shift" of tenant acme created`)
+	e.with("TRANCHE_CLIENT_TENANT=acme", "TRANCHE_CLIENT_SCOPE=audit:read,batches:read", "TRANCHE_OUTPUT=json").ok(t, "client", "create")
+
+	type client struct {
+		name, scopes string
+		sandbox      bool
+	}
+	var clients []client
+	rows, err := pgtest.OpenPool(t, url).Query(t.Context(), `SELECT name, array_to_string(scopes, ' '), is_sandbox FROM clients ORDER BY id`)
+	require.NoError(t, err)
+	for rows.Next() {
+		var c client
+		require.NoError(t, rows.Scan(&c.name, &c.scopes, &c.sandbox))
+		clients = append(clients, c)
+	}
+	require.NoError(t, rows.Err())
+	require.Len(t, clients, 3)
+	require.Equal(t, "admin", clients[0].name)
+	require.Equal(t, client{"Night shift", "workflows:read executions:read executions:data batches:read authorizations:read audit:read batches:run", true}, clients[1])
+	require.Equal(t, client{"client", "audit:read batches:read", false}, clients[2])
+
+	got := e.run(t, "client", "create", "--tenant", "nobody", "--role", "admin")
+	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
+}
+
+func TestCommandsRefuseADatabaseThatIsBehind(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.EmptyURL(t))
+	for _, args := range [][]string{
+		{"serve", "--addr", "127.0.0.1:0"},
+		{"tenant", "create", "acme"},
+		{"client", "create", "--tenant", "acme", "--role", "admin"},
+	} {
+		got := e.run(t, args...)
+		require.Equal(t, 1, got.status, args)
+		require.Empty(t, got.stdout)
+		require.Contains(t, got.stderr, "run `tranche migrate`", args)
+	}
+	require.Contains(t, e.ok(t, "migrate"), "the database is up to date: schema ")
+	require.Contains(t, e.ok(t, "migrate"), "the database is up to date: schema ")
+	e.ok(t, "tenant", "create", "acme")
+	e.serve(t).stop(t)
+}
+
+func TestServeRefuses(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	first := e.serve(t)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(keyFile, []byte(seal.Generate()), 0o600))
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+
+	for name, c := range map[string]struct {
+		env  environment
+		want string
+	}{
+		"no master key":      {environment{e[0]}, "there is no master key: set TRANCHE_MASTER_KEY"},
+		"malformed key":      {environment{e[0], "TRANCHE_MASTER_KEY=aGk="}, "master key 1 is not 32 bytes"},
+		"another master key": {environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}, "TRANCHE_MASTER_KEY is not the key that this database was set up with"},
+		"key twice":          {e.with("TRANCHE_MASTER_KEY_FILE=" + keyFile), "both TRANCHE_MASTER_KEY and TRANCHE_MASTER_KEY_FILE are set"},
+		"no such file":       {environment{e[0], "TRANCHE_MASTER_KEY_FILE=/no/such/file"}, "no such file"},
+		"empty file":         {environment{e[0], "TRANCHE_MASTER_KEY_FILE=" + empty}, "is empty"},
+		"port taken":         {e.with("TRANCHE_ADDR=" + strings.TrimPrefix(first.url, "http://")), "address already in use"},
+		"no database":        {environment{"DATABASE_URL=postgres://127.0.0.1:1/x", e[1]}, "127.0.0.1:1"},
+		"not a database URL": {environment{"DATABASE_URL=http://example.com", e[1]}, "DATABASE_URL"},
+	} {
+		env := c.env
+		if name != "port taken" {
+			env = env.with("TRANCHE_ADDR=127.0.0.1:0")
+		}
+		got := env.run(t, "serve")
+		require.Equal(t, 1, got.status, name)
+		require.Empty(t, got.stdout, name)
+		require.Contains(t, got.stderr, c.want, name)
+	}
+	first.stop(t)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"tranche/internal/seal"
+)
+
+// masterKeyFile is where the own server's master key lies in its data directory.
+const masterKeyFile = "master.key"
+
+// keyFlags say under which key confidential values are sealed.
+type keyFlags struct {
+	MasterKey     string `name:"master-key" env:"TRANCHE_MASTER_KEY" group:"Keys" placeholder:"KEY" help:"Key that seals signing keys and secrets in the database: 32 bytes in base64, from openssl rand -base64 32. Several, separated by commas: the first seals, all open. Better given by the environment or a file than as a flag."`
+	MasterKeyFile string `name:"master-key-file" env:"TRANCHE_MASTER_KEY_FILE" group:"Keys" placeholder:"FILE" help:"File that holds the master key. With the own server it is made on the first run, as master.key in the data directory."`
+}
+
+// open returns the master keys: those that are given, or those of the data
+// directory, where the first is made.
+func (f *keyFlags) open(db *database) (*seal.Keyring, error) {
+	text, err := secret(f.MasterKey, f.MasterKeyFile, "TRANCHE_MASTER_KEY")
+	if err != nil {
+		return nil, err
+	}
+	if text == "" && db.dataDir == "" {
+		return nil, errors.New("there is no master key: set TRANCHE_MASTER_KEY or TRANCHE_MASTER_KEY_FILE, and keep the key as safe as the database (openssl rand -base64 32 makes one)")
+	}
+	if text == "" {
+		if text, err = readOrMakeKey(filepath.Join(db.dataDir, masterKeyFile)); err != nil {
+			return nil, fmt.Errorf("master key: %w", err)
+		}
+	}
+	keys, err := seal.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("TRANCHE_MASTER_KEY: %w", err)
+	}
+	return keys, nil
+}
+
+// readOrMakeKey returns the key in a file. Of processes that make it at once
+// one wins, because a link, unlike a rename, never replaces a file.
+func readOrMakeKey(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return string(text), err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), masterKeyFile+".*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }()
+	_, err = temporary.WriteString(seal.Generate() + "\n")
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(temporary.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	text, err = os.ReadFile(path)
+	return string(text), err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/egress"
+)
+
+// serveCommand runs the service until it is told to stop.
+type serveCommand struct {
+	Addr        string       `name:"addr" env:"TRANCHE_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default})."`
+	Role        service.Role `name:"role" env:"TRANCHE_ROLE" enum:"all,api,worker" default:"all" placeholder:"ROLE" help:"What this process does: all, api (answers requests) or worker (runs batches, retries and asynchronous executions; over HTTP it answers health checks only)."`
+	PublicURL   string       `name:"public-url" env:"PUBLIC_URL" placeholder:"URL" help:"Address under which callers reach the service: links begin with it, and access tokens are issued for it. Without it links name the address listened on."`
+	EgressAllow string       `name:"egress-allow" env:"TRANCHE_EGRESS_ALLOW" placeholder:"CIDR[:PORT],…" help:"Addresses that workflows may call although they are not public."`
+
+	APIConns    int32 `name:"api-conns" env:"TRANCHE_API_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for requests (${default})."`
+	WorkerConns int32 `name:"worker-conns" env:"TRANCHE_WORKER_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for background work (${default})."`
+	databaseFlags
+	keyFlags
+
+	exceptions egress.Exceptions
+}
+
+// Help is the long form of the command's help.
+func (*serveCommand) Help() string {
+	return "Prints `listening on http://…` to stdout when it is ready and logs to stderr. SIGTERM or SIGINT stops it: " +
+		"it accepts no more requests, lets what runs finish or hands it over to other processes, and exits 0 within 30 seconds. " +
+		"On a database given by DATABASE_URL run tranche migrate first; its own server's database is migrated by itself."
+}
+
+// AfterApply reads what is more than text, so that a fault in it is a wrong
+// command line.
+func (c *serveCommand) AfterApply() (err error) {
+	if c.exceptions, err = egress.ParseAllow(c.EgressAllow); err != nil {
+		return err
+	}
+	if c.APIConns < 1 || c.WorkerConns < 1 {
+		return errors.New("--api-conns and --worker-conns are at least 1")
+	}
+	if c.PublicURL == "" {
+		return nil
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	public, err := url.Parse(c.PublicURL)
+	if err != nil || (public.Scheme != "http" && public.Scheme != "https") || public.Host == "" ||
+		public.User != nil || public.RawQuery != "" || public.Fragment != "" {
+		return errors.New("PUBLIC_URL is http:// or https:// with a host and perhaps a path")
+	}
+	return nil
+}
+
+// Run serves until a signal.
+func (c *serveCommand) Run(ctx context.Context, out *console, log *slog.Logger) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	db, err := c.databaseFlags.open(ctx, out, log)
+	if err != nil {
+		return ifNotStopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	process, err := c.service(ctx, db, listener, log)
+	if err != nil {
+		return ifNotStopped(ctx, err)
+	}
+	return process.Run(ctx, listener, func() {
+		fmt.Fprintf(out.Out, "listening on %s\n", localURL(listener))
+	})
+}
+
+// service wires the process on a database that is ready for it.
+func (c *serveCommand) service(ctx context.Context, db *database, listener net.Listener, log *slog.Logger) (*service.Service, error) {
+	keys, err := c.keyFlags.open(db)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.pool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = db.prepare(ctx, pool)
+	pool.Close()
+	if err != nil {
+		return nil, err
+	}
+	baseURL := c.PublicURL
+	if baseURL == "" {
+		baseURL = localURL(listener)
+	}
+	log.InfoContext(ctx, "serving", "role", string(c.Role), "baseUrl", baseURL, "ownDatabase", db.server != nil)
+	if len(c.exceptions) > 0 {
+		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
+	}
+	return service.New(ctx, service.Config{
+		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns,
+		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
+		Keys: keys, Egress: c.exceptions, Clock: time.Now, Log: log,
+	})
+}
+
+// localURL is the address listened on; where that is every address of the
+// machine, localhost stands for them.
+func localURL(listener net.Listener) string {
+	addr, ok := listener.Addr().(*net.TCPAddr)
+	if ok && addr.IP.IsUnspecified() {
+		return fmt.Sprintf("http://localhost:%d", addr.Port)
+	}
+	return "http://" + listener.Addr().String()
+}
+
+// ifNotStopped drops the error of a start that a signal interrupted.
+func ifNotStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

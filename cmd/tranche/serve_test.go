@@ -1,0 +1,187 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/pgtest"
+	"tranche/internal/seal"
+)
+
+const tokenPath = "/identity/resources/auth/v1/api-token"
+
+// answer is the status and the decoded body of a response.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+func call(t *testing.T, method, url, body string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	got := answer{status: response.StatusCode, header: response.Header}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&got.body))
+	return got
+}
+
+// accessToken makes a tenant and a client by the command line and a token of it
+// over HTTP.
+func (e environment) accessToken(t *testing.T, url, tenant string) string {
+	t.Helper()
+	e.ok(t, "tenant", "create", tenant)
+	credentials := e.ok(t, "client", "create", "--tenant", tenant, "--role", "admin", "--output", "json")
+	got := call(t, http.MethodPost, url+tokenPath, credentials)
+	require.Equal(t, http.StatusOK, got.status)
+	token, ok := got.body["accessToken"].(string)
+	require.True(t, ok)
+	return token
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32:8081,10.0.0.0/8")
+	server := e.serve(t)
+	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "").status)
+	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "").status)
+
+	for line := range strings.Lines(server.stderr.String()) {
+		require.True(t, json.Valid([]byte(line)), "logs are JSON: %s", line)
+	}
+	require.Contains(t, server.stderr.String(), "127.0.0.1/32:8081,10.0.0.0/8", "exceptions are logged at start")
+	require.NotContains(t, server.stderr.String(), strings.TrimPrefix(e[1], "TRANCHE_MASTER_KEY="))
+	server.stop(t)
+}
+
+func TestTokenOverHTTP(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	server := e.serve(t)
+	e.ok(t, "tenant", "create", "acme")
+	credentials := e.ok(t, "client", "create", "--tenant", "acme", "--role", "admin", "--output", "json")
+
+	got := call(t, http.MethodPost, server.url+tokenPath, credentials)
+	require.Equal(t, http.StatusOK, got.status)
+	require.Equal(t, "no-store", got.header.Get("Cache-Control"))
+	require.Len(t, got.body, 4)
+	require.Regexp(t, `^[\w-]+\.[\w-]+\.[\w-]+$`, got.body["accessToken"])
+	require.Regexp(t, `^tranche_refresh_`, got.body["refreshToken"])
+	require.InDelta(t, 86400, got.body["expiresIn"], 0)
+	text, ok := got.body["expiresAt"].(string)
+	require.True(t, ok)
+	expiresAt, err := time.Parse(http.TimeFormat, text)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(24*time.Hour), expiresAt, time.Minute)
+
+	keys := call(t, http.MethodGet, server.url+"/.well-known/jwks.json", "")
+	require.Equal(t, http.StatusOK, keys.status)
+	require.Contains(t, keys.header.Get("Cache-Control"), "max-age")
+	require.Len(t, keys.body["keys"], 1)
+
+	var c map[string]string
+	require.NoError(t, json.Unmarshal([]byte(credentials), &c))
+	for name, body := range map[string]struct {
+		text   string
+		status int
+		code   string
+	}{
+		"wrong secret":   {`{"clientId":"` + c["clientId"] + `","secret":"tranche_secret_x"}`, 401, "UNAUTHORIZED"},
+		"unknown client": {`{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","secret":"` + c["secret"] + `"}`, 401, "UNAUTHORIZED"},
+		"not an id":      {`{"clientId":"acme","secret":"` + c["secret"] + `"}`, 401, "UNAUTHORIZED"},
+		"no secret":      {`{"clientId":"` + c["clientId"] + `"}`, 400, "VALIDATION_ERROR"},
+		"empty secret":   {`{"clientId":"` + c["clientId"] + `","secret":""}`, 400, "VALIDATION_ERROR"},
+		"number":         {`{"clientId":1,"secret":"x"}`, 400, "VALIDATION_ERROR"},
+		"unknown member": {`{"clientId":"x","secret":"x","grant":"y"}`, 400, "VALIDATION_ERROR"},
+		"duplicate":      {`{"clientId":"x","clientId":"y","secret":"x"}`, 400, "VALIDATION_ERROR"},
+		"NUL":            {`{"clientId":"x\u0000","secret":"x"}`, 400, "VALIDATION_ERROR"},
+		"array":          {`[]`, 400, "VALIDATION_ERROR"},
+		"not JSON":       {`clientId=x`, 400, "VALIDATION_ERROR"},
+		"nothing":        {``, 400, "VALIDATION_ERROR"},
+		"very long":      {`{"clientId":"x","secret":"` + strings.Repeat("x", 256) + `"}`, 400, "VALIDATION_ERROR"},
+	} {
+		got := call(t, http.MethodPost, server.url+tokenPath, body.text)
+		require.Equal(t, body.status, got.status, name)
+		require.Equal(t, body.code, got.body["code"], name)
+		require.Equal(t, got.header.Get("X-Request-Id"), got.body["requestId"], name)
+	}
+	require.NotContains(t, server.stderr.String(), c["secret"])
+	server.stop(t)
+}
+
+func TestSecretsFromFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+		return path
+	}
+	e := environment{
+		"DATABASE_URL_FILE=" + write("url", pgtest.URL(t)),
+		"TRANCHE_MASTER_KEY_FILE=" + write("key", seal.Generate()),
+	}
+	server := e.serve(t)
+	e.accessToken(t, server.url, "acme")
+	server.stop(t)
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	worker, front := e.serve(t, "--role", "worker"), e.with("TRANCHE_ROLE=api").serve(t)
+	for _, server := range []*running{worker, front} {
+		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "").status)
+		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "").status)
+	}
+	e.accessToken(t, front.url, "acme")
+	require.Equal(t, http.StatusNotFound, call(t, http.MethodPost, worker.url+tokenPath, `{}`).status)
+	worker.stop(t)
+	front.stop(t)
+}
+
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	// Root's server runs as another user, who must reach the directory.
+	parent, err := os.MkdirTemp("", "tranche-own-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	require.NoError(t, os.Chmod(parent, 0o755)) //nolint:gosec // see above
+	dir := filepath.Join(parent, "data")
+	e := environment{"TRANCHE_DATA_DIR=" + dir}
+	e.ok(t, "tenant", "create", "early") // starts the server for its own duration
+
+	first := e.serve(t)
+	info, err := os.Stat(filepath.Join(dir, "master.key"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	token := e.accessToken(t, first.url, "acme")
+
+	second := e.serve(t) // finds the running one
+	require.NotEqual(t, first.url, second.url)
+	e.accessToken(t, second.url, "other")
+	require.Equal(t, 1, e.run(t, "tenant", "create", "early").status)
+
+	// Whoever ran the server leaves; who stays takes it over.
+	first.stop(t)
+	require.Eventually(t, func() bool {
+		return call(t, http.MethodGet, second.url+"/readyz", "").status == http.StatusOK
+	}, 20*time.Second, 100*time.Millisecond)
+	e.accessToken(t, second.url, "late")
+	second.stop(t)
+
+	third := e.serve(t)
+	require.NotEmpty(t, token)
+	require.Equal(t, 1, e.run(t, "tenant", "create", "late").status, "the data are still there")
+	third.stop(t)
+}

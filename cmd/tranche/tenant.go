@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/identity"
+	"tranche/internal/postgres"
+)
+
+// tenantCommands are the commands about tenants.
+type tenantCommands struct {
+	Create tenantCreateCommand `cmd:"" help:"Create a tenant."`
+	Limits tenantLimitsCommand `cmd:"" help:"Show or set the rate limits of a tenant."`
+}
+
+// tenantCreateCommand makes a tenant.
+type tenantCreateCommand struct {
+	Slug string `arg:"" help:"Name of the tenant in tokens, logs and commands: lower-case letters, digits and hyphens."`
+	outputFlags
+	databaseFlags
+}
+
+// Run makes the tenant.
+func (c *tenantCreateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		tenant, err := identity.CreateTenant(ctx, pool, c.Slug)
+		if err != nil {
+			return err
+		}
+		return c.print(out, tenantOutput{TenantID: tenant.ID.String(), Slug: tenant.Slug}, func() {
+			fmt.Fprintf(out.Out, "tenant %s created (%s)\n", tenant.Slug, tenant.ID)
+		})
+	})
+}
+
+type tenantOutput struct {
+	TenantID string `json:"tenantId"`
+	Slug     string `json:"slug"`
+}
+
+// tenantLimitsCommand shows a tenant's limits and changes them.
+type tenantLimitsCommand struct {
+	Slug string            `arg:"" help:"The tenant."`
+	Set  map[string]string `name:"set" env:"TRANCHE_TENANT_LIMITS" mapsep:"," placeholder:"CATEGORY=N" help:"Requests per minute, or unlimited, of a category: management, single, batch, polling or authorizations. May be repeated."`
+	outputFlags
+	databaseFlags
+
+	limits []identity.Limit
+}
+
+// Help is the long form of the command's help.
+func (*tenantLimitsCommand) Help() string {
+	return "Limits count over any sliding 60 seconds and over all replicas together. Without --set the limits are only shown."
+}
+
+// AfterApply reads the limits, so that a wrong one is a wrong command line.
+func (c *tenantLimitsCommand) AfterApply() error {
+	for _, category := range slices.Sorted(maps.Keys(c.Set)) {
+		limit, err := identity.ParseLimit(category, c.Set[category])
+		if err != nil {
+			return fmt.Errorf("--set %s: %w", category, err)
+		}
+		c.limits = append(c.limits, limit)
+	}
+	return nil
+}
+
+// Run sets what is to be set and prints what holds.
+func (c *tenantLimitsCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		tenant, err := identity.FindTenant(ctx, pool, c.Slug)
+		if err != nil {
+			return err
+		}
+		err = postgres.InTx(ctx, pool, func(tx pgx.Tx) error {
+			return identity.SetLimits(ctx, tx, tenant.ID, c.limits)
+		})
+		if err != nil {
+			return err
+		}
+		limits, err := identity.Limits(ctx, pool, tenant.ID)
+		if err != nil {
+			return err
+		}
+		return c.printLimits(out, limits)
+	})
+}
+
+func (c *tenantLimitsCommand) printLimits(out *console, limits []identity.Limit) error {
+	perMinute := map[string]any{}
+	for _, limit := range limits {
+		perMinute[string(limit.Category)] = limit.PerMinute
+		if limit.PerMinute == identity.Unlimited {
+			perMinute[string(limit.Category)] = limit.String()
+		}
+	}
+	return c.print(out, perMinute, func() {
+		table := tabwriter.NewWriter(out.Out, 0, 0, 2, ' ', 0)
+		for _, limit := range limits {
+			fmt.Fprintf(table, "%s\t%s\n", limit.Category, limit)
+		}
+		_ = table.Flush()
+	})
+}

@@ -48,9 +48,6 @@ func Translate(err error) error {
 		return err
 	}
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return translateCode(err, refused.Code)
-	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -58,6 +55,8 @@ func Translate(err error) error {
 		return fault.Wrap(err, fault.Unavailable, "the database cannot be reached").WithRetryAfter(retryAfterAway)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(err, fault.Unavailable, "the service is busy").WithRetryAfter(retryAfterBusy)
+	case errors.As(err, &refused):
+		return translateCode(err, refused.Code)
 	default:
 		return err
 	}

@@ -182,17 +182,13 @@ func (r *reader) fault(message string) error {
 }
 
 func (r *reader) translate(err error) error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		var syntactic *jsontext.SyntacticError
-		errors.As(err, &syntactic)
-		return &Error{Path: Path(syntactic.JSONPointer), Message: "the name occurs twice"}
-	}
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return &Error{Path: Path(syntactic.JSONPointer), Message: "the name occurs twice"}
+		}
 		return &Error{Path: Path(syntactic.JSONPointer), Message: fmt.Sprintf("invalid JSON at byte %d", syntactic.ByteOffset)}
 	}
 	return &Error{Message: "invalid JSON: the text ends early"}

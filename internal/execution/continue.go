@@ -132,8 +132,8 @@ func Finish(ctx context.Context, db queries.DBTX, f *Finished, jobID *int64) (ro
 	return queries.New().ExecutionFinish(ctx, db, queries.ExecutionFinishParams{
 		TenantID: f.TenantID, ID: f.ID, LeaseToken: f.LeaseToken, JobID: jobID,
 		Status: string(f.Outcome.Status), IsSuccess: f.Outcome.Status == engine.StatusCompleted,
-		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode), //nolint:gosec // at most 599
-		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed), //nolint:gosec // a definition has far fewer tasks
+		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode),
+		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed),
 		CompletedAt: f.At, Tags: orEmpty(f.Tags), State: f.State, Result: f.ResultText,
 	})
 }

@@ -159,7 +159,7 @@ func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 		return err
 	}
 	params.IsSuccess = o.Status == engine.StatusCompleted
-	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode)) //nolint:gosec // at most 599
+	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode))
 	params.StartedAt, params.CompletedAt, params.DeadlineAt = &state.StartedAt, &f.At, &state.Deadline
 	params.Tags, params.Result, params.State = orEmpty(f.Tags), f.ResultText, f.State
 	if err := insert(ctx, r.service.Pool, params); err != nil {

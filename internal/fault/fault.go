@@ -143,8 +143,7 @@ func (e *Error) Is(target error) bool {
 // From returns the *Error within err, or an opaque Internal one that keeps err
 // as its cause.
 func From(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return Wrap(err, Internal, "an unexpected error occurred")

@@ -1,6 +1,9 @@
 package expression
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Position is a place in a source text, both counted from 1, columns in characters.
 type Position struct{ Line, Column int }
@@ -8,7 +11,8 @@ type Position struct{ Line, Column int }
 // Error says what is wrong with an expression or with one evaluation of it.
 // It never repeats a value and may be shown to whoever wrote the definition.
 type Error struct {
-	Message  string
+	Message string
+	// Position is where in the source; zero for errors of Compare and its like.
 	Position Position
 	// Path leads to the leaf of a Tree that failed, as a caller writes it
 	// (body.items[0]); empty elsewhere.
@@ -16,9 +20,31 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("line %d, column %d: %s", e.Position.Line, e.Position.Column, e.Message)
+	text := e.Message
+	if e.Position.Line > 0 {
+		text = fmt.Sprintf("line %d, column %d: %s", e.Position.Line, e.Position.Column, text)
+	}
 	if e.Path != "" {
-		return e.Path + ": " + text
+		text = e.Path + ": " + text
 	}
 	return text
+}
+
+// problem is what a function or an operator finds wrong; the node that called
+// it adds the position and makes it an Error.
+type problem string
+
+func (p problem) Error() string { return string(p) }
+
+func problemf(format string, args ...any) error {
+	return problem(fmt.Sprintf(format, args...))
+}
+
+// place makes err an *Error at position unless it already has a place.
+func place(err error, position Position) *Error {
+	var placed *Error
+	if errors.As(err, &placed) {
+		return placed
+	}
+	return &Error{Message: err.Error(), Position: position}
 }

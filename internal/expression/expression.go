@@ -1,39 +1,141 @@
 package expression
 
-// Limits of one evaluation: of one expression, one template or one tree.
-const (
-	StepsMax  = 100_000    // operations
-	MemoryMax = 10_000_000 // bytes of text, arrays and objects made, counted when made
+import (
+	"maps"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
 )
 
-// SourceMax is the length of a source in characters.
-const SourceMax = 10_000
-
 // Expression is a compiled expression. It is safe for concurrent use.
-type Expression struct{ source string }
+type Expression struct {
+	source   string
+	eval     node
+	refs     refs
+	vars     int                 // variables and loop positions
+	builds   bool                // whether the result may be a new list or object
+	constant bool                // whether it is a literal
+	patterns map[string]*pattern // regular expressions written as literals
+	start    Position
+}
 
 // Compile reads an expression and checks it: its syntax, that every root and
 // function exists and that no method is called. The error is an *Error.
 func Compile(source string, scope Scope) (*Expression, error) {
-	_ = scope
-	return &Expression{source: source}, nil
+	return compile(newSource(source), scope)
+}
+
+func compile(s *source, scope Scope) (*Expression, error) {
+	root, err := s.parse()
+	if err != nil {
+		return nil, err
+	}
+	c := &compiler{source: s, scope: scope, lets: map[string]int{}, patterns: map[string]*pattern{}}
+	eval, err := c.compile(root)
+	if err != nil {
+		return nil, err
+	}
+	return &Expression{
+		source: s.text, eval: eval, refs: c.refs, vars: c.vars, builds: c.builds,
+		constant: isConstant(root), patterns: c.patterns, start: s.position(0),
+	}, nil
+}
+
+func isConstant(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.NilNode, *ast.BoolNode, *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
+		return true
+	case *ast.IdentifierNode:
+		return n.Value == "null"
+	case *ast.UnaryNode:
+		switch n.Node.(type) {
+		case *ast.IntegerNode, *ast.FloatNode:
+			return n.Operator == "-"
+		}
+	}
+	return false
 }
 
 // Eval evaluates the expression. The result is an exactjson value; the error
 // is an *Error.
-func (x *Expression) Eval(env *Env) (any, error) { _ = env; return nil, nil }
+func (x *Expression) Eval(env *Env) (any, error) {
+	v, err := x.evalIn(newRun(env))
+	if err != nil {
+		return nil, err
+	}
+	return seal(v), nil
+}
 
 // EvalBool evaluates a condition. A result that is not a boolean is an error.
-func (x *Expression) EvalBool(env *Env) (bool, error) { _ = env; return false, nil }
+func (x *Expression) EvalBool(env *Env) (bool, error) {
+	v, err := x.evalIn(newRun(env))
+	if err != nil {
+		return false, err
+	}
+	met, ok := v.(bool)
+	if !ok {
+		return false, place(problemf("a condition must be true or false, but it is %s", kind(v)), x.start)
+	}
+	return met, nil
+}
+
+// evalIn evaluates within a run that may serve several expressions.
+func (x *Expression) evalIn(r *run) (any, error) {
+	r.frame(x.vars, x.patterns)
+	v, err := x.eval(r)
+	if err != nil {
+		return nil, place(err, x.start)
+	}
+	if x.builds {
+		if _, err := measure(v, 0, MemoryMax); err != nil {
+			return nil, place(err, x.start)
+		}
+	}
+	return v, nil
+}
 
 // Source returns the text that was compiled.
 func (x *Expression) Source() string { return x.source }
 
 // TaskRefs returns the ids of the tasks that the expression reads, sorted.
-func (x *Expression) TaskRefs() []string { return nil }
+func (x *Expression) TaskRefs() []string { return x.refs.tasks.sorted() }
 
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
-func (x *Expression) FieldRefs() []string { return nil }
+func (x *Expression) FieldRefs() []string { return x.refs.fields.sorted() }
 
-// Constant returns the value of an expression that is a literal.
-func (x *Expression) Constant() (any, bool) { return nil, false }
+// Constant returns the value of an expression that is a literal: a text, a
+// number with or without a minus, true, false or null.
+func (x *Expression) Constant() (any, bool) {
+	if !x.constant {
+		return nil, false
+	}
+	v, err := x.Eval(nil)
+	return v, err == nil
+}
+
+// names is a set of names.
+type names map[string]bool
+
+func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
+
+// refs are the tasks and the fields that something reads.
+type refs struct{ tasks, fields names }
+
+func (r *refs) addTask(id string)    { addName(&r.tasks, id) }
+func (r *refs) addField(name string) { addName(&r.fields, name) }
+
+func (r *refs) merge(other refs) {
+	for id := range other.tasks {
+		r.addTask(id)
+	}
+	for name := range other.fields {
+		r.addField(name)
+	}
+}
+
+func addName(set *names, name string) {
+	if *set == nil {
+		*set = names{}
+	}
+	(*set)[name] = true
+}

@@ -1,8 +1,20 @@
 package expression
 
+import (
+	"errors"
+	"strconv"
+)
+
 // Tree is a JSON value whose texts, at any depth, are templates. Names of
 // members are literal. It is safe for concurrent use.
-type Tree struct{ value any }
+type Tree struct {
+	value any // of a tree without any {{ … }}
+	fill  filler
+	refs  refs
+}
+
+// filler makes a part of a tree; parts without any {{ … }} have none.
+type filler func(*run) (any, error)
 
 // Fault is one leaf of a tree that does not compile.
 type Fault struct {
@@ -10,17 +22,142 @@ type Fault struct {
 	Err  *Error
 }
 
-// CompileTree compiles every text in v and returns all faults, in order.
-func CompileTree(v any, scope Scope) (*Tree, []Fault) { _ = scope; return &Tree{value: v}, nil }
+// CompileTree compiles every text in v and returns all faults, in order of
+// their paths. v must not be changed afterwards.
+func CompileTree(v any, scope Scope) (*Tree, []Fault) {
+	c := &treeCompiler{scope: scope}
+	fill := c.compile(v, "")
+	if len(c.faults) > 0 {
+		return nil, c.faults
+	}
+	return &Tree{value: v, fill: fill, refs: c.refs}, nil
+}
 
-// Eval fills every template. The error is an *Error with its Path set.
-func (t *Tree) Eval(env *Env) (any, error) { _ = env; return t.value, nil }
+// Eval fills every template. The error is an *Error with its Path set. Parts
+// without any {{ … }} are shared between results.
+func (t *Tree) Eval(env *Env) (any, error) {
+	if t.fill == nil {
+		return t.value, nil
+	}
+	v, err := t.fill(newRun(env))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := measure(v, 0, MemoryMax); err != nil {
+		return nil, place(err, Position{})
+	}
+	return v, nil
+}
 
 // Literal returns the value of a tree without any {{ … }}.
-func (t *Tree) Literal() (any, bool) { return t.value, true }
+func (t *Tree) Literal() (any, bool) { return t.value, t.fill == nil }
 
 // TaskRefs returns the ids of the tasks that the tree reads, sorted.
-func (t *Tree) TaskRefs() []string { return nil }
+func (t *Tree) TaskRefs() []string { return t.refs.tasks.sorted() }
 
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
-func (t *Tree) FieldRefs() []string { return nil }
+func (t *Tree) FieldRefs() []string { return t.refs.fields.sorted() }
+
+type treeCompiler struct {
+	scope  Scope
+	refs   refs
+	faults []Fault
+}
+
+// compile returns nil for a part without any {{ … }}.
+func (c *treeCompiler) compile(v any, path string) filler {
+	switch v := v.(type) {
+	case string:
+		return c.leaf(v, path)
+	case []any:
+		return c.list(v, path)
+	case map[string]any:
+		return c.object(v, path)
+	default:
+		return nil
+	}
+}
+
+func (c *treeCompiler) leaf(text, path string) filler {
+	t, err := CompileTemplate(text, c.scope)
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) {
+			c.faults = append(c.faults, Fault{Path: path, Err: e})
+		}
+		return nil
+	}
+	if _, ok := t.Literal(); ok {
+		return nil
+	}
+	c.refs.merge(t.refs)
+	return func(r *run) (any, error) {
+		v, err := t.evalIn(r)
+		if err != nil {
+			placed := *place(err, Position{})
+			placed.Path = path
+			return nil, &placed
+		}
+		return v, nil
+	}
+}
+
+func (c *treeCompiler) list(items []any, path string) filler {
+	fillers := make([]filler, len(items))
+	filled := false
+	for i, item := range items {
+		fillers[i] = c.compile(item, path+"["+strconv.Itoa(i)+"]")
+		filled = filled || fillers[i] != nil
+	}
+	if !filled {
+		return nil
+	}
+	return func(r *run) (any, error) {
+		made := make([]any, len(items))
+		for i, fill := range fillers {
+			if fill == nil {
+				made[i] = items[i]
+				continue
+			}
+			var err error
+			if made[i], err = fill(r); err != nil {
+				return nil, err
+			}
+		}
+		return made, nil
+	}
+}
+
+func (c *treeCompiler) object(members map[string]any, path string) filler {
+	type member struct {
+		name string
+		fill filler
+	}
+	var filled []member
+	for _, name := range sortedKeys(members) {
+		inner := name
+		if path != "" {
+			inner = path + "." + name
+		}
+		if fill := c.compile(members[name], inner); fill != nil {
+			filled = append(filled, member{name, fill})
+		}
+	}
+	if len(filled) == 0 {
+		return nil
+	}
+	return func(r *run) (any, error) {
+		made := make(map[string]any, len(members))
+		for name, v := range members {
+			made[name] = v
+		}
+		for _, m := range filled {
+			v, err := m.fill(r)
+			if err != nil {
+				return nil, err
+			}
+			made[m.name] = v
+		}
+		return made, nil
+	}
+}

@@ -1,0 +1,167 @@
+package expression
+
+import (
+	"time"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// function is one that expressions can call.
+type function struct {
+	least, most int // arguments; most is 0 where there is no upper bound but least
+	eval        func(*call) (any, error)
+}
+
+// anyNumber is how many arguments a function without an upper bound takes.
+const anyNumber = 100
+
+// lookup finds a function by name.
+func lookup(name string) (function, bool) {
+	for _, find := range []func(string) function{
+		numberFunction, listFunction, textFunction, objectFunction, dateFunction, codeFunction,
+	} {
+		if f := find(name); f.eval != nil {
+			return f, true
+		}
+	}
+	return function{}, false
+}
+
+// call is one call of a function with its arguments evaluated.
+type call struct {
+	run    *run
+	name   string
+	args   []any
+	labels []string
+}
+
+func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) {
+	if len(args) > 1 {
+		if _, ok := args[1].(*ast.PredicateNode); ok {
+			return c.looped(n, name, args)
+		}
+	}
+	f, ok := lookup(name)
+	if !ok {
+		return nil, c.fail(n, "there is no function “%s”", name)
+	}
+	if len(args) < f.least || len(args) > f.most {
+		return nil, c.fail(n, "%s takes %s, but there are %d", name, f.arity(), len(args))
+	}
+	if name == "regexMatch" || name == "regexReplace" {
+		if err := c.literalPattern(args[1]); err != nil {
+			return nil, err
+		}
+	}
+	c.builds = true
+	compiled, err := c.all(args)
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]string, len(args))
+	for i, arg := range args {
+		labels[i] = c.label(arg, "argument "+newNumber(i+1).String())
+	}
+	return c.at(n, func(r *run) (any, error) {
+		values := make([]any, len(compiled))
+		for i, arg := range compiled {
+			v, err := arg(r)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = v
+		}
+		return f.eval(&call{run: r, name: name, args: values, labels: labels})
+	}), nil
+}
+
+func (f function) arity() string {
+	least, most := newNumber(f.least).String(), newNumber(f.most).String()
+	switch {
+	case f.most == 1 && f.least == 1:
+		return "one argument"
+	case f.least == f.most:
+		return least + " arguments"
+	case f.most == anyNumber:
+		return "at least " + least + " and at most " + most + " arguments"
+	default:
+		return least + " to " + most + " arguments"
+	}
+}
+
+// wrong says that argument i is not what the function needs.
+func (c *call) wrong(i int, needs string) error {
+	return problemf("%s needs %s, but %s is %s", c.name, needs, c.labels[i], kind(c.args[i]))
+}
+
+// has reports whether argument i was given and is not null.
+func (c *call) has(i int) bool { return i < len(c.args) && c.args[i] != nil }
+
+func (c *call) number(i int) (*number, error) {
+	n, ok := toNumber(c.args[i])
+	if !ok {
+		return nil, c.wrong(i, "a number")
+	}
+	return n, nil
+}
+
+// whole reads a whole number of at most that magnitude; without the argument
+// it is otherwise.
+func (c *call) whole(i, otherwise, magnitude int) (int, error) {
+	if i >= len(c.args) {
+		return otherwise, nil
+	}
+	n, err := c.number(i)
+	if err != nil {
+		return 0, err
+	}
+	w, ok := n.whole()
+	if !ok || w > magnitude || w < -magnitude {
+		return 0, problemf("%s needs a whole number of at most %d, but %s is not", c.name, magnitude, c.labels[i])
+	}
+	return w, nil
+}
+
+func (c *call) text(i int) (string, error) {
+	text, ok := c.args[i].(string)
+	if !ok {
+		return "", c.wrong(i, "text")
+	}
+	return text, nil
+}
+
+// texts reads all arguments as text.
+func (c *call) texts() ([]string, error) {
+	list := make([]string, len(c.args))
+	for i := range c.args {
+		var err error
+		if list[i], err = c.text(i); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (c *call) list(i int) ([]any, error) {
+	list, ok := c.args[i].([]any)
+	if !ok {
+		return nil, c.wrong(i, "a list")
+	}
+	return list, nil
+}
+
+func (c *call) object(i int) (map[string]any, error) {
+	object, ok := c.args[i].(map[string]any)
+	if !ok {
+		return nil, c.wrong(i, "an object")
+	}
+	return object, nil
+}
+
+func (c *call) time(i int) (time.Time, error) {
+	t, ok := toTime(c.args[i])
+	if !ok {
+		return time.Time{}, c.wrong(i, "a date, or text such as 2026-01-31 or 2026-01-31T08:00:00Z")
+	}
+	return t, nil
+}

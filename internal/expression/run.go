@@ -1,0 +1,101 @@
+package expression
+
+import (
+	"regexp"
+)
+
+// Limits of one evaluation: of one expression, one template or one tree.
+const (
+	StepsMax  = 100_000    // operations
+	MemoryMax = 10_000_000 // bytes of text, lists and objects made, counted when made
+)
+
+// What things cost. A step is one operator, member, call or list element; work
+// whose time depends on the length of a text costs steps by its bytes, so that
+// a step is never much longer than a microsecond.
+const (
+	scanBytesPerStep  = 1_000 // searching, comparing, copying
+	hashBytesPerStep  = 200   // hashing, encoding, decoding
+	regexBytesPerStep = 8     // per 16 instructions of the pattern
+	itemBytes         = 24    // one element of a list
+	memberBytes       = 64    // one member of an object
+)
+
+const (
+	errSteps  problem = "the evaluation takes more than 100,000 steps"
+	errMemory problem = "the evaluation needs more than 10 MB"
+)
+
+// run is the state of one evaluation.
+type run struct {
+	env    *Env
+	steps  int // left
+	memory int // left, bytes
+	vars   []any
+	few    [6]any // backs vars of all but unusual expressions
+	// literals are the patterns compiled with the expression, made those
+	// compiled during this evaluation.
+	literals map[string]*pattern
+	made     map[string]*pattern
+}
+
+// pattern is a regular expression and what matching one byte costs.
+type pattern struct {
+	*regexp.Regexp
+	instructions int
+}
+
+func newRun(env *Env) *run {
+	if env == nil {
+		env = &Env{}
+	}
+	return &run{env: env, steps: StepsMax, memory: MemoryMax}
+}
+
+func (r *run) step(n int) error {
+	if n > r.steps {
+		r.steps = 0
+		return errSteps
+	}
+	r.steps -= n
+	return nil
+}
+
+// grow accounts for bytes about to be made.
+func (r *run) grow(bytes int) error {
+	if bytes > r.memory {
+		r.memory = 0
+		return errMemory
+	}
+	r.memory -= bytes
+	return nil
+}
+
+// scan accounts for reading a text of that many bytes.
+func (r *run) scan(bytes int) error { return r.step(bytes / scanBytesPerStep) }
+
+// text accounts for a text that is about to be made by reading about as much.
+func (r *run) text(bytes int) error {
+	if err := r.scan(bytes); err != nil {
+		return err
+	}
+	return r.grow(bytes)
+}
+
+// list accounts for n elements of a list that is about to be made.
+func (r *run) list(n int) error {
+	if err := r.step(n); err != nil {
+		return err
+	}
+	return r.grow(n * itemBytes)
+}
+
+// frame gives the expression its variables.
+func (r *run) frame(vars int, literals map[string]*pattern) {
+	if vars <= len(r.few) {
+		r.vars = r.few[:vars]
+	} else {
+		r.vars = make([]any, vars)
+	}
+	r.literals = literals
+}

@@ -1,0 +1,201 @@
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/exactjson"
+)
+
+// Caller sends requests with one token.
+type Caller struct {
+	ClientID, Secret string
+	Token            string // empty: no Authorization header
+	service          *Service
+}
+
+// Raw is a body that is sent as it is.
+type Raw string
+
+// Header is a header of a single request; an empty value removes it.
+type Header struct{ Name, Value string }
+
+// Get sends a GET.
+func (c *Caller) Get(t testing.TB, path string, headers ...Header) *Answer {
+	t.Helper()
+	return c.Do(t, http.MethodGet, path, nil, headers...)
+}
+
+// Post sends a POST; see Do for the body.
+func (c *Caller) Post(t testing.TB, path string, body any, headers ...Header) *Answer {
+	t.Helper()
+	return c.Do(t, http.MethodPost, path, body, headers...)
+}
+
+// Put sends a PUT; see Do for the body.
+func (c *Caller) Put(t testing.TB, path string, body any, headers ...Header) *Answer {
+	t.Helper()
+	return c.Do(t, http.MethodPut, path, body, headers...)
+}
+
+// Delete sends a DELETE.
+func (c *Caller) Delete(t testing.TB, path string, headers ...Header) *Answer {
+	t.Helper()
+	return c.Do(t, http.MethodDelete, path, nil, headers...)
+}
+
+// Do sends a request and checks the answer against the OpenAPI document. The
+// body is nothing (nil), text as it is (Raw, []byte), a stream (io.Reader), or
+// anything else as JSON. path may be a whole URL of the service.
+func (c *Caller) Do(t testing.TB, method, path string, body any, headers ...Header) *Answer {
+	t.Helper()
+	var reader io.Reader
+	switch body := body.(type) {
+	case nil:
+	case Raw:
+		reader = strings.NewReader(string(body))
+	case []byte:
+		reader = bytes.NewReader(body)
+	case io.Reader:
+		reader = body
+	default:
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		reader = bytes.NewReader(text)
+	}
+	address := path
+	if !strings.Contains(path, "://") {
+		address = c.service.URL + path
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, address, reader)
+	require.NoError(t, err)
+	if reader != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for _, header := range headers {
+		request.Header.Set(header.Name, header.Value)
+		if header.Value == "" {
+			request.Header.Del(header.Name)
+		}
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	answer := &Answer{Status: response.StatusCode, Header: response.Header, Body: text, t: t, request: method + " " + path}
+	c.service.document.check(t, request, answer)
+	return answer
+}
+
+// Answer is what came back.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+
+	t       testing.TB
+	request string
+}
+
+// Expect fails the test unless the answer has the status.
+func (a *Answer) Expect(status int) *Answer {
+	a.t.Helper()
+	require.Equal(a.t, status, a.Status, "%s: %s", a.request, a.Body)
+	return a
+}
+
+// Problem is the error body.
+type Problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Details []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"details"`
+	ErrorSubCode string `json:"errorSubCode"`
+	RequestID    string `json:"requestId"`
+}
+
+// Fields returns the fields that the details name.
+func (p Problem) Fields() []string {
+	fields := make([]string, len(p.Details))
+	for i, detail := range p.Details {
+		fields[i] = detail.Field
+	}
+	return fields
+}
+
+// ExpectProblem fails the test unless the answer is an error of the status,
+// code and sub-code (empty for none) whose details name just these fields, in
+// any order. No fields given leaves the details unchecked.
+func (a *Answer) ExpectProblem(status int, code, subCode string, fields ...string) Problem {
+	a.t.Helper()
+	a.Expect(status)
+	var problem Problem
+	a.Decode(&problem)
+	require.Equal(a.t, code, problem.Code, "%s: %s", a.request, a.Body)
+	require.Equal(a.t, subCode, problem.ErrorSubCode, "%s: %s", a.request, a.Body)
+	require.Equal(a.t, a.Header.Get("X-Request-Id"), problem.RequestID)
+	if len(fields) > 0 {
+		require.ElementsMatch(a.t, fields, problem.Fields(), "%s: %s", a.request, a.Body)
+	}
+	return problem
+}
+
+// Decode reads the body into v.
+func (a *Answer) Decode(v any) {
+	a.t.Helper()
+	require.NoError(a.t, json.Unmarshal(a.Body, v), "%s: %s", a.request, a.Body)
+}
+
+// Value returns the exactjson value at a path, data[0].name; the whole body for
+// an empty one. What is not there is nil.
+func (a *Answer) Value(path string) any {
+	a.t.Helper()
+	value, err := exactjson.Decode(a.Body)
+	require.NoError(a.t, err, "%s: %s", a.request, a.Body)
+	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		switch at := value.(type) {
+		case map[string]any:
+			value = at[segment]
+		case []any:
+			i, err := strconv.Atoi(segment)
+			require.NoError(a.t, err, path)
+			if i >= len(at) {
+				return nil
+			}
+			value = at[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// Text returns the text at a path; numbers as they are written, nothing for
+// what is not there or null.
+func (a *Answer) Text(path string) string {
+	a.t.Helper()
+	switch value := a.Value(path).(type) {
+	case string:
+		return value
+	case nil:
+		return ""
+	default:
+		text, err := exactjson.Encode(value)
+		require.NoError(a.t, err)
+		return string(text)
+	}
+}

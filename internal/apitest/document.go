@@ -1,0 +1,102 @@
+package apitest
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+// document is the OpenAPI document that answers are checked against. kin-openapi
+// reads it and finds the operation; the schemas, which in OpenAPI 3.1 are JSON
+// Schema 2020-12, are checked by jsonschema, because kin-openapi falls back to
+// the rules of 3.0 wherever a schema refers to another.
+type document struct {
+	spec   *openapi3.T
+	router routers.Router
+
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
+}
+
+const documentURL = "tranche:openapi.json"
+
+func loadDocument(t testing.TB, text []byte) *document {
+	t.Helper()
+	spec, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	require.NoError(t, spec.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))
+	router, err := gorillamux.NewRouter(spec)
+	require.NoError(t, err)
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	require.NoError(t, compiler.AddResource(documentURL, tree))
+	return &document{spec: spec, router: router, compiler: compiler}
+}
+
+// check fails the test where the answer is not what the document says: its
+// status, its headers, its type, its body.
+func (d *document) check(t testing.TB, request *http.Request, answer *Answer) {
+	t.Helper()
+	require.NotEmpty(t, answer.Header.Get("X-Request-Id"), answer.request)
+	if path := request.URL.Path; path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") {
+		return
+	}
+	route, _, err := d.router.FindRoute(request)
+	if err != nil {
+		// What the router answers by itself is no operation's.
+		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, answer.Status, "%s: %s", answer.request, answer.Body)
+		d.checkBody(t, "/components/schemas/Problem", answer)
+		return
+	}
+	reference := route.Operation.Responses.Value(strconv.Itoa(answer.Status))
+	require.NotNil(t, reference, "%s: status %d is not documented: %s", answer.request, answer.Status, answer.Body)
+	for name, header := range reference.Value.Headers {
+		if header.Value != nil && header.Value.Required {
+			require.NotEmpty(t, answer.Header.Get(name), "%s: header %s", answer.request, name)
+		}
+	}
+	if len(reference.Value.Content) == 0 {
+		require.Empty(t, answer.Body, "%s: %d", answer.request, answer.Status)
+		return
+	}
+	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	require.NoError(t, err, answer.request)
+	require.NotNil(t, reference.Value.Content[kind], "%s: %d of type %s is not documented", answer.request, answer.Status, kind)
+	if kind != "application/json" {
+		return
+	}
+	pointer := "/paths/" + escape(route.Path) + "/" + strings.ToLower(route.Method) + "/responses/" + strconv.Itoa(answer.Status)
+	if reference.Ref != "" {
+		pointer = strings.TrimPrefix(reference.Ref, "#")
+	}
+	d.checkBody(t, pointer+"/content/"+escape(kind)+"/schema", answer)
+}
+
+// checkBody checks the body against the schema at a place in the document.
+func (d *document) checkBody(t testing.TB, pointer string, answer *Answer) {
+	t.Helper()
+	d.mu.Lock()
+	schema, err := d.compiler.Compile(documentURL + "#" + pointer)
+	d.mu.Unlock()
+	require.NoError(t, err, pointer)
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer.Body))
+	require.NoError(t, err, "%s: %s", answer.request, answer.Body)
+	require.NoError(t, schema.Validate(value), "%s: %d %s", answer.request, answer.Status, answer.Body)
+}
+
+// escape writes a segment of a JSON pointer in a URL's fragment.
+func escape(segment string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(segment)
+}

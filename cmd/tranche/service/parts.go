@@ -7,18 +7,61 @@ import (
 	"time"
 
 	"tranche/api"
+	"tranche/internal/catalog"
+	"tranche/internal/egress"
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/task"
+	"tranche/jobs"
+	"tranche/jobs/workers"
 	"tranche/migrations"
 )
 
 // readyTimeMax bounds one check of /readyz.
 const readyTimeMax = 2 * time.Second
 
+// parts are those of the domain.
+type parts struct {
+	egress  *egress.Client
+	catalog *catalog.Catalog
+	// executions serves requests, background the jobs: each with the pool of
+	// its own side, so that neither can starve the other.
+	executions *execution.Service
+	background *execution.Service
+}
+
 // assemble makes the parts of the domain, the workers and the API.
 func (s *Service) assemble() error {
+	// What only enqueues has a client of its own, because the workers' client
+	// needs workers that enqueue.
+	enqueue, err := jobs.NewClient(s.pools.API, jobs.Config{ProcessID: s.process.ID, Logger: s.config.Log})
+	if err != nil {
+		return err
+	}
+	p := &parts{egress: egress.New(s.config.Egress)}
+	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{HTTP: p.egress, Log: s.config.Log}))
+	executions := execution.Config{
+		Pool: s.pools.API, Jobs: enqueue, Catalog: p.catalog,
+		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
+		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
+	}
+	p.executions = execution.New(executions)
+	executions.Pool = s.pools.Workers
+	p.background = execution.New(executions)
+	s.parts = p
+	if s.config.Role.works() {
+		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
+			ProcessID: s.process.ID, Logger: s.config.Log,
+			Workers: workers.New(workers.Parts{Pool: s.pools.Workers, Executions: p.background}),
+		})
+		if err != nil {
+			return err
+		}
+	}
 	s.handler = api.New(api.Config{
 		Log: s.config.Log, Clock: s.config.Clock,
 		Verify: s.identity.Verify, Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
-		Identity: s.identity,
+		Identity: s.identity, Catalog: p.catalog, Executions: p.executions, Pool: s.pools.API,
 	})
 	return nil
 }

@@ -74,6 +74,7 @@ type Service struct {
 	control  *pgxpool.Pool
 	process  *process.Process
 	identity *identity.Service
+	parts    *parts
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
 }
@@ -153,13 +154,23 @@ func (s *Service) Stop(ctx context.Context) error {
 	return err
 }
 
-// drain finishes or hands over what runs.
+// drain finishes or hands over what runs. What still does after drainTimeMax is
+// interrupted; River does so by itself.
 func (s *Service) drain(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(ctx, drainTimeMax)
+	defer cancel()
 	var group errgroup.Group
-	if s.workers != nil {
-		// River interrupts what still runs by itself in time.
-		group.Go(func() error { return s.workers.Stop(ctx) })
-	}
+	group.Go(func() error {
+		s.parts.executions.Stop(patience)
+		return nil
+	})
+	group.Go(func() error {
+		defer s.parts.background.Stop(patience)
+		if s.workers == nil {
+			return nil
+		}
+		return s.workers.Stop(ctx)
+	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("stop the workers: %w", err)
 	}
@@ -183,6 +194,9 @@ func (s *Service) close(ctx context.Context) {
 			s.pools.Close()
 		}
 	}()
+	if s.parts != nil {
+		s.parts.egress.Close()
+	}
 	select {
 	case <-closed:
 	case <-ctx.Done(): // somebody holds a connection; the end of the process frees it

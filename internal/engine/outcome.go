@@ -1,8 +1,20 @@
 package engine
 
 import (
+	"fmt"
+	"time"
+
 	"tranche/internal/fault"
 	"tranche/internal/workflow"
+)
+
+// The statusCodes of results that no end task chose (decisions 5.2).
+const (
+	codeCompleted = 200
+	codeOwn       = 422 // by the workflow's own doing
+	codeInternal  = 500
+	codeExternal  = 502 // by an external service
+	codeTimeout   = 504
 )
 
 // Outcome is how an execution ended.
@@ -23,4 +35,101 @@ type Outcome struct {
 	// SourceFailed reports that a task that reads a data source failed and the
 	// execution went on (onError continue).
 	SourceFailed bool
+}
+
+// conclude is the outcome of a state that has ended.
+func conclude(plan *workflow.Plan, state *State) *Outcome {
+	o := &Outcome{Status: state.Status, Output: map[string]any{}}
+	for i, task := range plan.Graph.Tasks {
+		o.count(task, &state.Tasks[i])
+	}
+	last := decisive(plan.Graph, state)
+	switch {
+	case state.Status == StatusTimeout:
+		o.StatusCode, o.SubCode = codeTimeout, fault.ExecutionTimeout
+		o.ErrorMessage = fmt.Sprintf("the execution exceeded its time limit of %s", state.Deadline.Sub(state.StartedAt).Round(time.Millisecond))
+	case state.Status == StatusCancelled:
+		o.StatusCode, o.ErrorMessage = codeInternal, "the execution was cancelled"
+	case last < 0:
+		o.StatusCode, o.Output = codeCompleted, results(plan.Graph, state)
+	case state.Tasks[last].End != nil:
+		o.end(plan.Graph.Tasks[last], &state.Tasks[last])
+	default:
+		o.fail(plan.Graph.Tasks[last], state.Tasks[last].Error)
+	}
+	return o
+}
+
+// count adds one task to the counters and, if its failure was handled, a notice.
+func (o *Outcome) count(task *workflow.Task, t *TaskState) {
+	switch t.Status {
+	case StatusCompleted:
+		o.TasksCompleted++
+	case StatusFailed:
+		o.TasksFailed++
+		if task.OnError.Mode == workflow.ErrorFail {
+			return
+		}
+		o.SourceFailed = o.SourceFailed || task.Source != "" && task.OnError.Mode == workflow.ErrorContinue
+		o.Notices = append(o.Notices, workflow.Notice{
+			Code: t.Error.Code, Level: workflow.LevelWarning, Message: t.Error.Message,
+			TaskID: task.ID, Source: task.Source, CreatedAt: t.CompletedAt,
+		})
+	default:
+	}
+}
+
+func (o *Outcome) end(task *workflow.Task, t *TaskState) {
+	end := t.End
+	o.StatusCode = end.StatusCode
+	if o.StatusCode == 0 {
+		o.StatusCode = codeCompleted
+		if end.Failed {
+			o.StatusCode = codeOwn
+		}
+	}
+	if output, ok := t.Output.(map[string]any); ok {
+		o.Output = output
+	}
+	o.CustomOutput, o.Notes, o.Tags = end.CustomOutput, end.Notes, end.Tags
+	o.ErrorMessage, o.Attachments = end.ErrorMessage, end.Attachments
+	for _, notice := range end.Notices {
+		notice.TaskID, notice.CreatedAt = task.ID, t.CompletedAt
+		o.Notices = append(o.Notices, notice)
+	}
+}
+
+func (o *Outcome) fail(task *workflow.Task, err *workflow.TaskError) {
+	o.ErrorMessage = fmt.Sprintf("task %s failed: %s", task.ID, err.Message)
+	switch err.Code {
+	case workflow.CodeExternalService, workflow.CodeTaskTimeout:
+		o.StatusCode, o.SubCode = codeExternal, fault.ExternalServiceError
+	case workflow.CodeInternal:
+		o.StatusCode = codeInternal
+	default:
+		o.StatusCode = codeOwn
+	}
+}
+
+// results is the output of a graph that reached no end (decisions 4.9).
+func results(graph *workflow.Graph, state *State) map[string]any {
+	byID := map[string]any{}
+	last := 0
+	for i, task := range graph.Tasks {
+		if len(task.Targets) > 0 {
+			continue
+		}
+		last++
+		if t := &state.Tasks[i]; t.Status != StatusSkipped {
+			byID[task.ID] = t.Output
+		}
+	}
+	if last == 1 {
+		for _, result := range byID {
+			if object, ok := result.(map[string]any); ok {
+				return object
+			}
+		}
+	}
+	return byID
 }

@@ -3,11 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"tranche/internal/workflow"
 )
+
+// WaitMax is the longest wait that is timed in process (decisions 4.3).
+const WaitMax = 5 * time.Second
 
 // ErrCancelled is the cause with which a context is cancelled when the
 // execution itself is cancelled; Drive then gives an outcome, while any other
@@ -25,7 +29,7 @@ type Runner struct {
 	CallbackURL func(executionID, taskID string) (string, error)
 }
 
-// Run is one execution on its way. State is changed by Drive.
+// Run is one execution on its way. Drive changes State and nothing else.
 type Run struct {
 	Plan      *workflow.Plan
 	State     *State
@@ -38,21 +42,57 @@ type Run struct {
 type Verdict struct {
 	Outcome *Outcome // nil: suspended
 	// WakeAt is when a suspended execution goes on: nothing can happen before,
-	// and it is more than 5 s away.
+	// and it is more than WaitMax away.
 	WakeAt time.Time
 }
 
 // Checkpoint makes a state durable. It must not keep the state.
 type Checkpoint func(ctx context.Context, state *State) error
 
-// Drive runs an execution until it ends or nothing can happen for more than
-// 5 s. A state with running tasks, left by a process that died, has them run
-// again with the same idempotency keys.
+// Drive runs an execution until it ends or nothing can happen for longer than
+// WaitMax. Running tasks in the state, left by a process that died, run again
+// with the same idempotency keys.
 //
-// checkpoint is called before effects start and before a wait in process; it
+// checkpoint is called before effects begin and before a wait in process; it
 // may be nil where the plan has no effects. Its error ends the drive: what runs
 // is cancelled and the error returned. Before a suspended verdict it is not
 // called: the caller stores the state together with the job that goes on.
+//
+// If ctx ends, Drive stops what runs and returns the cause, unless that is
+// ErrCancelled.
 func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Verdict, error) {
-	return Verdict{}, nil
+	if len(run.State.Tasks) != len(run.Plan.Graph.Tasks) {
+		return Verdict{}, fmt.Errorf("the state of execution %s has %d tasks, its plan %d",
+			run.State.ExecutionID, len(run.State.Tasks), len(run.Plan.Graph.Tasks))
+	}
+	d := newDrive(ctx, r, run, checkpoint)
+	defer d.stop()
+	event := Event{Kind: EventStarted, At: r.now()}
+	for {
+		if ctx.Err() != nil {
+			if cause := context.Cause(ctx); !errors.Is(cause, ErrCancelled) {
+				return Verdict{}, cause
+			}
+			event = Event{Kind: EventCancelled, At: r.now()}
+		}
+		actions := Next(run.Plan, run.State, event)
+		if run.State.Ended() {
+			return Verdict{Outcome: conclude(run.Plan, run.State)}, nil
+		}
+		if task, inline := d.inline(actions); inline {
+			event = d.step(ctx, actions[0].Kind, task)
+			continue
+		}
+		wakeAt, suspended, err := d.begin(ctx, actions)
+		if err != nil {
+			return Verdict{}, err
+		}
+		if suspended {
+			return Verdict{WakeAt: wakeAt}, nil
+		}
+		event = d.wait(ctx, wakeAt)
+	}
 }
+
+// now is the time as states keep it: UTC, whole milliseconds.
+func (r *Runner) now() time.Time { return r.Clock().UTC().Truncate(time.Millisecond) }

@@ -5,6 +5,10 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
 	"time"
 
 	"tranche/internal/workflow"
@@ -28,37 +32,90 @@ const (
 // State is how far an execution is. It round-trips exactly through
 // encoding/json and belongs to one execution of one plan.
 type State struct {
-	ExecutionID string      `json:"executionId"`
-	Attempt     int         `json:"attempt"` // of the execution, from 1
-	Status      Status      `json:"status"`
-	StartedAt   time.Time   `json:"startedAt,omitzero"`
-	Deadline    time.Time   `json:"deadline,omitzero"` // set at the start to the plan's limit unless it is set before
+	ExecutionID string    `json:"executionId"`
+	Attempt     int       `json:"attempt"` // of the execution, from 1
+	Status      Status    `json:"status"`
+	StartedAt   time.Time `json:"startedAt,omitzero"`
+	// Deadline is when the execution times out; the start sets it to the
+	// plan's time limit unless it is set before.
+	Deadline    time.Time   `json:"deadline,omitzero"`
 	CompletedAt time.Time   `json:"completedAt,omitzero"`
 	Tasks       []TaskState `json:"tasks"` // in the order of the definition
 }
 
 // TaskState is how far one task is.
 type TaskState struct {
-	Status      Status              `json:"status"`
-	Attempt     int                 `json:"attempt,omitempty"` // attempts begun, automatic retries included
-	StartedAt   time.Time           `json:"startedAt,omitzero"`
-	CompletedAt time.Time           `json:"completedAt,omitzero"`
-	WakeAt      time.Time           `json:"wakeAt,omitzero"` // when a waiting task goes on (nextRetryAt)
-	Output      any                 `json:"output,omitempty"`
-	Error       *workflow.TaskError `json:"error,omitempty"`
-	End         *workflow.End       `json:"end,omitempty"`
+	Status Status `json:"status"`
+	// Ready says that the incoming edges let a pending task begin, Admitted
+	// that its when did; Skip that it is passed over when its turn comes.
+	Ready    bool `json:"ready,omitempty"`
+	Admitted bool `json:"admitted,omitempty"`
+	Skip     bool `json:"skip,omitempty"`
+	// Attempt counts the attempts begun, automatic retries included.
+	Attempt     int       `json:"attempt,omitempty"`
+	StartedAt   time.Time `json:"startedAt,omitzero"` // of the first attempt: what now() gives
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+	// WakeAt is when a waiting task goes on: its nextRetryAt.
+	WakeAt time.Time `json:"wakeAt,omitzero"`
+	Output any       `json:"output,omitempty"`
+	// Error is that of a failed task, or the last one of a task that is tried again.
+	Error *workflow.TaskError `json:"error,omitempty"`
+	End   *workflow.End       `json:"end,omitempty"`
+	// Taken are the positions of the tasks whose edges were taken.
+	Taken []int `json:"taken,omitempty"`
+	// Answered says that the outside answered at least once; a retry of the
+	// execution then uses another idempotency key, that of attempt KeyAttempt.
+	Answered   bool `json:"answered,omitempty"`
+	KeyAttempt int  `json:"keyAttempt,omitempty"`
 }
 
 // NewState returns the state of an execution that has not begun, attempt 1.
 func NewState(plan *workflow.Plan, executionID string) *State {
-	return &State{ExecutionID: executionID, Attempt: 1, Status: StatusPending, Tasks: make([]TaskState, len(plan.Graph.Tasks))}
+	state := &State{
+		ExecutionID: executionID,
+		Attempt:     1,
+		Status:      StatusPending,
+		Tasks:       make([]TaskState, len(plan.Graph.Tasks)),
+	}
+	for i := range state.Tasks {
+		state.Tasks[i].Status = StatusPending
+	}
+	return state
 }
 
-// Reset makes a state ready for a retry of the execution (decisions 5.7): it
-// counts the attempt, keeps what completed, and resets every other task with
-// its descendants; after an end with failed everything. Tasks in skip are
-// passed over. It returns the ids of the tasks that are passed over and of
-// those that run again; state itself is changed. Unknown ids in skip are returned as error (Invalid).
-func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed []string, err error) {
-	return nil, nil, nil
+// UnmarshalJSON keeps the text of numbers, which encoding/json alone would
+// turn into floats.
+func (s *State) UnmarshalJSON(text []byte) error {
+	type plain State
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode((*plain)(s))
 }
+
+// Ended reports whether the execution is over.
+func (s *State) Ended() bool {
+	return s.Status != StatusPending && s.Status != StatusRunning
+}
+
+// idempotencyKey names a task's call to the outside (decisions 4.4).
+func (s *State) idempotencyKey(path string, task *TaskState) string {
+	key := s.ExecutionID + "/" + path
+	if task.KeyAttempt > 0 {
+		key += "/" + strconv.Itoa(task.KeyAttempt)
+	}
+	return key
+}
+
+// decided reports whether it is known which edges of a task are taken. A task
+// that ends the graph or fails it never takes or leaves any.
+func (t *TaskState) decided(task *workflow.Task) bool {
+	return !t.ends(task) && (t.Status == StatusCompleted || t.Status == StatusSkipped || t.Status == StatusFailed)
+}
+
+// ends reports whether the task ended its graph: an end, or a failure that
+// nothing handles.
+func (t *TaskState) ends(task *workflow.Task) bool {
+	return t.End != nil || t.Status == StatusFailed && task.OnError.Mode == workflow.ErrorFail
+}
+
+func (t *TaskState) takes(target int) bool { return slices.Contains(t.Taken, target) }

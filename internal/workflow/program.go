@@ -61,14 +61,14 @@ type Result struct {
 // End is what an end task adds to the result of its execution beside the
 // output (decisions 4.4).
 type End struct {
-	Failed       bool
-	StatusCode   int // 0: 200, or 422 where Failed
-	CustomOutput any
-	Notes        []string
-	Notices      []Notice // TaskID and CreatedAt are filled in by the engine
-	Tags         []string
-	ErrorMessage string // empty: none
-	Attachments  []Attachment
+	Failed       bool         `json:"failed,omitempty"`
+	StatusCode   int          `json:"statusCode,omitempty"` // 0: 200, or 422 where Failed
+	CustomOutput any          `json:"customOutput,omitempty"`
+	Notes        []string     `json:"notes,omitempty"`
+	Notices      []Notice     `json:"notices,omitempty"` // TaskID and CreatedAt are filled in by the engine
+	Tags         []string     `json:"tags,omitempty"`
+	ErrorMessage string       `json:"errorMessage,omitempty"` // empty: none
+	Attachments  []Attachment `json:"attachments,omitempty"`
 }
 
 // Attachment names a stored file that is part of a result.

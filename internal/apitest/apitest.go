@@ -16,9 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"tranche/api"
-	"tranche/internal/catalog"
+	"tranche/cmd/tranche/service"
+	"tranche/internal/egress"
 	"tranche/internal/identity"
+	"tranche/internal/logging"
 	"tranche/internal/pgtest"
 	"tranche/internal/seal"
 )
@@ -27,35 +28,49 @@ import (
 type Service struct {
 	// URL is its base address, without a slash at the end.
 	URL string
-	// Pool leads to its database, for what the API does not show.
-	Pool *pgxpool.Pool
+	// DatabaseURL and Pool lead to its database, for what the API does not show.
+	DatabaseURL string
+	Pool        *pgxpool.Pool
 
 	document *document
 }
 
 // Start runs a service on a fresh database until the test ends. Subtests share
-// it: each makes a tenant of its own.
-func Start(t testing.TB, options ...func(*api.Config)) *Service {
+// it: each makes a tenant of its own. Workflows may call servers of the test on
+// 127.0.0.1 and nothing else.
+func Start(t testing.TB, options ...func(*service.Config)) *Service {
 	t.Helper()
-	pool := pgtest.Pool(t)
 	keys, err := seal.Parse(seal.Generate())
 	require.NoError(t, err)
-	tokens, err := identity.New(t.Context(), pool, identity.Config{Issuer: "http://tranche.test", Keys: keys, Clock: time.Now})
+	loopback, err := egress.ParseAllow("127.0.0.1/32")
 	require.NoError(t, err)
-	config := api.Config{
-		Log:      slog.New(slog.DiscardHandler),
-		Clock:    time.Now,
-		Verify:   tokens.Verify,
-		Identity: tokens,
-		Catalog:  catalog.New(pool, nil),
+	server := httptest.NewUnstartedServer(nil)
+	config := service.Config{
+		DatabaseURL: pgtest.URL(t),
+		APIConns:    8,
+		WorkerConns: 8,
+		Role:        service.RoleAll,
+		BaseURL:     "http://" + server.Listener.Addr().String(),
+		Keys:        keys,
+		Egress:      loopback,
+		Clock:       time.Now,
+		Log:         slog.New(logging.NewHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))),
 	}
 	for _, option := range options {
 		option(&config)
 	}
-	handler := api.New(config)
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return &Service{URL: server.URL, Pool: pool, document: loadDocument(t, handler.Document())}
+	running, err := service.New(t.Context(), config)
+	require.NoError(t, err)
+	require.NoError(t, running.Start(t.Context()))
+	server.Config.Handler = running.Handler()
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		require.NoError(t, running.Stop(context.Background()))
+	})
+	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(t, config.DatabaseURL)}
+	s.document = loadDocument(t, s.URL)
+	return s
 }
 
 // Tenant makes a tenant.

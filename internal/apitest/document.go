@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"bytes"
+	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -30,8 +31,16 @@ type document struct {
 
 const documentURL = "tranche:openapi.json"
 
-func loadDocument(t testing.TB, text []byte) *document {
+// loadDocument reads the document of the service at an address.
+func loadDocument(t testing.TB, address string) *document {
 	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/openapi.json", http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
 	spec, err := openapi3.NewLoader().LoadFromData(text)
 	require.NoError(t, err)
 	require.NoError(t, spec.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))

@@ -159,6 +159,7 @@ func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 		return err
 	}
 	params.IsSuccess = o.Status == engine.StatusCompleted
+	params.TasksCompleted, params.TasksFailed = int32(o.TasksCompleted), int32(o.TasksFailed)
 	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode))
 	params.StartedAt, params.CompletedAt, params.DeadlineAt = &state.StartedAt, &f.At, &state.Deadline
 	params.Tags, params.Result, params.State = orEmpty(f.Tags), f.ResultText, f.State

@@ -367,7 +367,7 @@ func TestLongBackoffIsAJob(t *testing.T) {
 	b.target.status = http.StatusServiceUnavailable
 	close(b.target.let)
 
-	e, err := s.Run(t.Context(), b.calling(t, `,"retry":{"maxAttempts":2,"initialDelayMs":60000,"maxDelayMs":60000,"jitter":0}`), time.Second)
+	e, err := s.Run(t.Context(), b.calling(t, `,"retry":{"maxAttempts":2,"initialDelayMs":40000,"maxDelayMs":40000,"jitter":0}`), time.Second)
 	require.NoError(t, err)
 	require.Nil(t, e.Result)
 	require.Equal(t, "1 scheduled true", b.text(t,

@@ -68,10 +68,7 @@ func Tx(t testing.TB) pgx.Tx {
 	require.NoError(t, err)
 	admin, err := serverURL()
 	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), withDatabase(admin, shared))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
-	tx, err := conn.Begin(t.Context())
+	tx, err := OpenPool(t, withDatabase(admin, shared)).Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx

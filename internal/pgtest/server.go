@@ -21,12 +21,14 @@ import (
 
 const (
 	startTimeMax = 2 * time.Minute // initdb on a loaded machine; a download
-	idleTimeMax  = 3 * time.Minute // after the last test binary has ended
+	idleTimeMax  = 3 * time.Minute // the server's life after the last test binary's; see idleVariable
 	pollInterval = 50 * time.Millisecond
 
 	// superviseVariable turns a test binary into the server's supervisor; it
 	// holds the directory.
 	superviseVariable = "TRANCHE_PGTEST_SUPERVISE"
+	// idleVariable shortens or lengthens the idle server's life ("30s").
+	idleVariable = "TRANCHE_PGTEST_IDLE"
 )
 
 // init is where a test binary that was started as the supervisor leaves its
@@ -205,7 +207,6 @@ func supervise(ctx context.Context, dir string) error {
 	server, err := embedded.Open(ctx, embedded.Options{
 		Dir:        place,
 		BinDir:     os.Getenv("TRANCHE_PG_BIN"),
-		CacheDir:   os.Getenv("TRANCHE_CACHE_DIR"),
 		NoDownload: os.Getenv("TRANCHE_PG_DOWNLOAD") == "off",
 		Volatile:   true,
 		Notices:    os.Stderr,
@@ -220,6 +221,13 @@ func supervise(ctx context.Context, dir string) error {
 	if err := os.Rename(current+".new", current); err != nil {
 		return errors.Join(err, server.Close())
 	}
-	err = server.WaitUnused(ctx, idleTimeMax)
+	err = server.WaitUnused(ctx, idleTime())
 	return errors.Join(err, os.Remove(current), server.Close())
+}
+
+func idleTime() time.Duration {
+	if idle, err := time.ParseDuration(os.Getenv(idleVariable)); err == nil && idle > 0 {
+		return idle
+	}
+	return idleTimeMax
 }

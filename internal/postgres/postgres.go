@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -107,6 +108,7 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	config.MaxConnLifetimeJitter = connLifetimeMax / 10
 	config.MaxConnIdleTime = connIdleTimeMax
 	config.ConnConfig.Tracer = acquireLimit{}
+	config.AfterConnect = scanInUTC
 	setConn(config.ConnConfig, options.Name)
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleTxTimeMax)
 	if options.StatementTimeMax > 0 {
@@ -119,6 +121,12 @@ func setConn(config *pgx.ConnConfig, name string) {
 	config.ConnectTimeout = connectTimeMax
 	config.RuntimeParams["application_name"] = name
 	config.RuntimeParams["timezone"] = "UTC"
+}
+
+// scanInUTC has timestamptz come back in UTC; pgx's default is the machine's zone.
+func scanInUTC(_ context.Context, conn *pgx.Conn) error {
+	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+	return nil
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

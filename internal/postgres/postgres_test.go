@@ -29,6 +29,10 @@ func TestOpen(t *testing.T) {
 	require.Equal(t, "tranche api, 30s, 1min, UTC", got)
 	require.NoError(t, pools.Workers.QueryRow(t.Context(), settings).Scan(&got))
 	require.Equal(t, "tranche workers, 0, 1min, UTC", got)
+
+	var now time.Time
+	require.NoError(t, pools.API.QueryRow(t.Context(), "SELECT now()").Scan(&now))
+	require.Equal(t, time.UTC, now.Location())
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -79,10 +79,7 @@ func (o Options) find(ctx context.Context, major string) (binaries, error) {
 		}
 		return found, nil
 	}
-	cache, err := o.cacheDir()
-	if err != nil {
-		return binaries{}, err
-	}
+	cache, cacheErr := o.cacheDir()
 	all := o.finder.installed(ctx, cache)
 	for _, candidate := range all {
 		if fits(candidate) {
@@ -94,6 +91,9 @@ func (o Options) find(ctx context.Context, major string) (binaries, error) {
 	}
 	if o.NoDownload {
 		return binaries{}, fmt.Errorf("no PostgreSQL is installed and fetching one is forbidden (TRANCHE_PG_DOWNLOAD=off): %s", installAdvice)
+	}
+	if cacheErr != nil {
+		return binaries{}, fmt.Errorf("no PostgreSQL is installed and there is no directory to keep a fetched one in (%w): %s", cacheErr, installAdvice)
 	}
 	return o.finder.fetcher.fetch(ctx, cache, o.Notices)
 }
@@ -111,7 +111,7 @@ func (f finder) installed(ctx context.Context, cache string) []binaries {
 		}
 	}
 	found := inspectAll(ctx, dirs)
-	if cached, err := filepath.Glob(filepath.Join(cache, "postgresql-*", "bin")); err == nil {
+	if cached, err := filepath.Glob(filepath.Join(cache, "postgresql-*", "bin")); err == nil && cache != "" {
 		found = append(found, inspectAll(ctx, cached)...)
 	}
 	return found
@@ -192,7 +192,7 @@ func (o Options) cacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", errors.Join(errors.New("no directory to keep fetched binaries in: set TRANCHE_CACHE_DIR"), err)
+		return "", err
 	}
 	return filepath.Join(dir, "tranche"), nil
 }

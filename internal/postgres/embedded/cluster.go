@@ -32,7 +32,7 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := account.checkReach(binaries.dir, "install PostgreSQL for all users or choose another TRANCHE_CACHE_DIR"); err != nil {
+	if err := account.checkReach(binaries.dir, "install PostgreSQL where all users can run it"); err != nil {
 		return nil, err
 	}
 	if major == "" {

@@ -34,6 +34,7 @@ func main() {
 type commandLine struct {
 	LogLevel slog.Level `name:"log-level" env:"TRANCHE_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level of what is logged to stderr: debug, info, warn or error."`
 
+	Demo    demoCommand    `cmd:"" help:"Show everything at work, with nothing to set up."`
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database to the schema of this program."`
 	Tenant  tenantCommands `cmd:"" help:"Create tenants and set their limits."`
@@ -51,15 +52,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var line commandLine
 	dataDir, err := embedded.DefaultDir()
 	if err != nil {
-		dataDir = "" // then --data-dir is needed, and the embedded server says so
+		dataDir = "" // then --data-dir is needed, and the own server says so
 	}
-	parser, err := kong.New(&line,
-		kong.Name("tranche"),
-		kong.Description("Tranche runs lending workflows: for one borrower or for a million, on demand or on schedule."),
-		kong.Vars{"data_dir": dataDir},
-		kong.Writers(stdout, stderr),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-	)
+	parser, err := newParser(&line, dataDir, kong.Writers(stdout, stderr))
 	if err != nil {
 		return fail(stderr, err, exitUsage)
 	}
@@ -73,6 +68,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return fail(stderr, err, exitError)
 	}
 	return exitOK
+}
+
+// newParser returns what reads a command line into line.
+func newParser(line *commandLine, dataDir string, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(line, append(options,
+		kong.Name("tranche"),
+		kong.Description("Tranche runs lending workflows: for one borrower or for a million, on demand or on schedule."),
+		kong.Vars{"data_dir": dataDir, "demo_data_dir": demoDataDir(dataDir)},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)...)
 }
 
 func fail(stderr io.Writer, err error, status int) int {

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the configuration tables of docs/operating.md anew")
+
+const (
+	operatingPath = "../../docs/operating.md"
+	tablesBegin   = "<!-- The tables up to the next such line are written by go test ./cmd/tranche -run Configuration -update -->\n"
+	tablesEnd     = "<!-- end of the tables -->\n"
+)
+
+// TestConfigurationIsDocumented holds docs/operating.md to what the program
+// takes, and every flag to having an environment variable.
+func TestConfigurationIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(operatingPath)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), tablesBegin)
+	require.True(t, found)
+	_, after, found := strings.Cut(rest, tablesEnd)
+	require.True(t, found)
+
+	want := before + tablesBegin + configurationTables(t) + tablesEnd + after
+	if *update {
+		require.NoError(t, os.WriteFile(operatingPath, []byte(want), 0o600))
+		return
+	}
+	require.Empty(t, cmp.Diff(string(text), want), "run go test ./cmd/tranche -run Configuration -update")
+}
+
+// configurationTables has one table a command; a flag that several commands
+// have is in the first of them only.
+func configurationTables(t *testing.T) string {
+	t.Helper()
+	parser, err := newParser(&commandLine{}, "`/var/lib/tranche` for root, else `~/.local/share/tranche`")
+	require.NoError(t, err)
+	var tables strings.Builder
+	seen := map[string]bool{}
+	for _, command := range parser.Model.Leaves(true) {
+		var rows []string
+		for _, group := range command.AllFlags(true) {
+			for _, f := range group {
+				row := configurationRow(t, f)
+				if f.Name != "help" && !seen[row] {
+					rows = append(rows, row)
+				}
+				seen[row] = true
+			}
+		}
+		if len(rows) > 0 {
+			fmt.Fprintf(&tables, "\n`%s`:\n\n| flag | variable | default | what it says |\n|---|---|---|---|\n%s", command.FullPath(), strings.Join(rows, ""))
+		}
+	}
+	return tables.String() + "\n"
+}
+
+func configurationRow(t *testing.T, f *kong.Flag) string {
+	t.Helper()
+	if f.Name == "help" {
+		return ""
+	}
+	require.Len(t, f.Envs, 1, "--%s has no environment variable", f.Name)
+	standard := f.Default
+	if standard != "" && !strings.Contains(standard, "`") {
+		standard = "`" + standard + "`"
+	}
+	help, _, _ := strings.Cut(f.Help, " ("+f.Default+")")
+	if rest := strings.TrimPrefix(f.Help, help+" ("+f.Default+")"); rest != f.Help {
+		help += rest
+	}
+	return fmt.Sprintf("| `--%s` | `%s` | %s | %s |\n", f.Name, f.Envs[0], standard, help)
+}

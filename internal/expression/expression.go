@@ -3,6 +3,7 @@ package expression
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 )
@@ -119,17 +120,24 @@ type names map[string]bool
 func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
 // refs are the tasks and the fields that something reads.
-type refs struct{ tasks, fields names }
+type refs struct{ tasks, fields, fieldPaths names }
 
-func (r *refs) addTask(id string)    { addName(&r.tasks, id) }
-func (r *refs) addField(name string) { addName(&r.fields, name) }
+func (r *refs) addTask(id string) { addName(&r.tasks, id) }
+
+func (r *refs) addField(path []string) {
+	addName(&r.fields, path[0])
+	addName(&r.fieldPaths, strings.Join(path, "."))
+}
 
 func (r *refs) merge(other refs) {
 	for id := range other.tasks {
 		r.addTask(id)
 	}
 	for name := range other.fields {
-		r.addField(name)
+		addName(&r.fields, name)
+	}
+	for path := range other.fieldPaths {
+		addName(&r.fieldPaths, path)
 	}
 }
 

@@ -98,7 +98,45 @@ func (c *compiler) rootName(n ast.Node) string {
 	return name.Value
 }
 
+// fieldPath returns the names of $.a.b, or nil if n is anything else.
+func (c *compiler) fieldPath(n ast.Node) []string {
+	if chain, ok := n.(*ast.ChainNode); ok {
+		n = chain.Node
+	}
+	member, ok := n.(*ast.MemberNode)
+	if !ok {
+		return nil
+	}
+	name, isName := member.Property.(*ast.StringNode)
+	if !isName {
+		return nil
+	}
+	if c.rootName(member.Node) == "$" {
+		return []string{name.Value}
+	}
+	if path := c.fieldPath(member.Node); path != nil {
+		return append(path, name.Value)
+	}
+	return nil
+}
+
+// field reads another field of a transform, or a part of one.
+func (c *compiler) field(n ast.Node, path []string) node {
+	c.refs.addField(path)
+	return c.at(n, func(r *run) (any, error) {
+		v := r.env.Fields[path[0]]
+		for _, name := range path[1:] {
+			object, _ := v.(map[string]any) //nolint:errcheck // what has no members reads as null
+			v = object[name]
+		}
+		return v, nil
+	})
+}
+
 func (c *compiler) member(n *ast.MemberNode) (node, error) {
+	if path := c.fieldPath(n); path != nil && c.scope.Fields && !c.scope.Column {
+		return c.field(n, path), nil
+	}
 	name, isName := n.Property.(*ast.StringNode)
 	switch root := c.rootName(n.Node); {
 	case root == "tasks":
@@ -107,12 +145,8 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 		}
 		c.refs.addTask(name.Value)
 		return func(r *run) (any, error) { return r.env.Tasks[name.Value], nil }, nil
-	case root == "$" && c.scope.Fields && !c.scope.Column:
-		if !isName {
-			return nil, c.fail(n, "the name of a field is written out: $.name")
-		}
-		c.refs.addField(name.Value)
-		return func(r *run) (any, error) { return r.env.Fields[name.Value], nil }, nil
+	case root == "$" && c.scope.Fields && !c.scope.Column && !isName:
+		return nil, c.fail(n, "the name of a field is written out: $.name")
 	case root == "execution" && isName && !listed(executionMembers, name.Value):
 		return nil, c.fail(n, "execution has no “%s”, only %s", name.Value, commas(executionMembers))
 	}

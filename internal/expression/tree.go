@@ -161,3 +161,7 @@ func (c *treeCompiler) object(members map[string]any, path string) filler {
 		return made, nil
 	}
 }
+
+// FieldPaths returns the whole paths of the $.name that it reads, as far as
+// their names are written out: a.b for $.a.b[0]. They are sorted.
+func (t *Tree) FieldPaths() []string { return t.refs.fieldPaths.sorted() }

@@ -39,14 +39,14 @@ fmt: ## gofumpt and the order of imports
 .PHONY: generate
 generate: ## write everything generated anew: queries, testdata, openapi
 	$(SQLC) generate
-	$(GO) generate ./...
+	$(GO) generate ./... ./testdata
 	$(MAKE) openapi
 
 .PHONY: check-generated
 check-generated: ## fail where a generated file differs from its source
 	$(SQLC) diff
 	$(SQLC) vet
-	$(GO) test ./testdata ./api -run 'Golden|Generated|OpenAPI'
+	$(GO) test ./cmd/tranche ./api -run 'Generated|OpenAPI'
 
 .PHONY: openapi
 openapi: ## write the golden OpenAPI document anew

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,18 +38,28 @@ func TestConfigurationIsDocumented(t *testing.T) {
 		require.NoError(t, os.WriteFile(operatingPath, []byte(want), 0o600))
 		return
 	}
-	require.Empty(t, cmp.Diff(string(text), want), "run go test ./cmd/tranche -run Configuration -update")
+	require.Empty(t, gocmp.Diff(string(text), want), "run go test ./cmd/tranche -run Configuration -update")
 }
 
-// configurationTables has one table a command; a flag that several commands
-// have is in the first of them only.
+// configurationTables has one table a command, that of serve before all others;
+// what several commands have in common is in the first of them only.
 func configurationTables(t *testing.T) string {
 	t.Helper()
-	parser, err := newParser(&commandLine{}, "`/var/lib/tranche` for root, else `~/.local/share/tranche`")
+	parser, err := newParser(&commandLine{}, "~/.local/share/tranche")
 	require.NoError(t, err)
 	var tables strings.Builder
 	seen := map[string]bool{}
-	for _, command := range parser.Model.Leaves(true) {
+	rank := func(command *kong.Node) int {
+		if command.Name == "serve" {
+			return 0
+		}
+		return 1
+	}
+	commands := parser.Model.Leaves(true)
+	slices.SortStableFunc(commands, func(a, b *kong.Node) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
+	for _, command := range commands {
 		var rows []string
 		for _, group := range command.AllFlags(true) {
 			for _, f := range group {
@@ -72,7 +84,7 @@ func configurationRow(t *testing.T, f *kong.Flag) string {
 	}
 	require.Len(t, f.Envs, 1, "--%s has no environment variable", f.Name)
 	standard := f.Default
-	if standard != "" && !strings.Contains(standard, "`") {
+	if standard != "" {
 		standard = "`" + standard + "`"
 	}
 	help, _, _ := strings.Cut(f.Help, " ("+f.Default+")")

@@ -3,6 +3,7 @@ package main_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,10 +25,13 @@ type answer struct {
 	body   map[string]any
 }
 
-func call(t *testing.T, method, url, body string) answer {
+func call(t *testing.T, method, url, token, body string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -42,7 +46,7 @@ func (e environment) accessToken(t *testing.T, url, tenant string) string {
 	t.Helper()
 	e.ok(t, "tenant", "create", tenant)
 	credentials := e.ok(t, "client", "create", "--tenant", tenant, "--role", "admin", "--output", "json")
-	got := call(t, http.MethodPost, url+tokenPath, credentials)
+	got := call(t, http.MethodPost, url+tokenPath, "", credentials)
 	require.Equal(t, http.StatusOK, got.status)
 	token, ok := got.body["accessToken"].(string)
 	require.True(t, ok)
@@ -53,8 +57,8 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32:8081,10.0.0.0/8")
 	server := e.serve(t)
-	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "").status)
-	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "").status)
+	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "", "").status)
+	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "", "").status)
 
 	for line := range strings.Lines(server.stderr.String()) {
 		require.True(t, json.Valid([]byte(line)), "logs are JSON: %s", line)
@@ -71,7 +75,7 @@ func TestTokenOverHTTP(t *testing.T) {
 	e.ok(t, "tenant", "create", "acme")
 	credentials := e.ok(t, "client", "create", "--tenant", "acme", "--role", "admin", "--output", "json")
 
-	got := call(t, http.MethodPost, server.url+tokenPath, credentials)
+	got := call(t, http.MethodPost, server.url+tokenPath, "", credentials)
 	require.Equal(t, http.StatusOK, got.status)
 	require.Equal(t, "no-store", got.header.Get("Cache-Control"))
 	require.Len(t, got.body, 4)
@@ -84,7 +88,7 @@ func TestTokenOverHTTP(t *testing.T) {
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(24*time.Hour), expiresAt, time.Minute)
 
-	keys := call(t, http.MethodGet, server.url+"/.well-known/jwks.json", "")
+	keys := call(t, http.MethodGet, server.url+"/.well-known/jwks.json", "", "")
 	require.Equal(t, http.StatusOK, keys.status)
 	require.Contains(t, keys.header.Get("Cache-Control"), "max-age")
 	require.Len(t, keys.body["keys"], 1)
@@ -110,7 +114,7 @@ func TestTokenOverHTTP(t *testing.T) {
 		"nothing":        {``, 400, "VALIDATION_ERROR"},
 		"very long":      {`{"clientId":"x","secret":"` + strings.Repeat("x", 256) + `"}`, 400, "VALIDATION_ERROR"},
 	} {
-		got := call(t, http.MethodPost, server.url+tokenPath, body.text)
+		got := call(t, http.MethodPost, server.url+tokenPath, "", body.text)
 		require.Equal(t, body.status, got.status, name)
 		require.Equal(t, body.code, got.body["code"], name)
 		require.Equal(t, got.header.Get("X-Request-Id"), got.body["requestId"], name)
@@ -141,11 +145,11 @@ func TestRoles(t *testing.T) {
 	e := onDatabase(pgtest.URL(t))
 	worker, front := e.serve(t, "--role", "worker"), e.with("TRANCHE_ROLE=api").serve(t)
 	for _, server := range []*running{worker, front} {
-		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "").status)
-		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "").status)
+		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "", "").status)
+		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "", "").status)
 	}
 	e.accessToken(t, front.url, "acme")
-	require.Equal(t, http.StatusNotFound, call(t, http.MethodPost, worker.url+tokenPath, `{}`).status)
+	require.Equal(t, http.StatusNotFound, call(t, http.MethodPost, worker.url+tokenPath, "", `{}`).status)
 	worker.stop(t)
 	front.stop(t)
 }
@@ -175,7 +179,7 @@ func TestOwnServer(t *testing.T) {
 	// Whoever ran the server leaves; who stays takes it over.
 	first.stop(t)
 	require.Eventually(t, func() bool {
-		return call(t, http.MethodGet, second.url+"/readyz", "").status == http.StatusOK
+		return call(t, http.MethodGet, second.url+"/readyz", "", "").status == http.StatusOK
 	}, 20*time.Second, 100*time.Millisecond)
 	e.accessToken(t, second.url, "late")
 	second.stop(t)
@@ -184,4 +188,44 @@ func TestOwnServer(t *testing.T) {
 	require.NotEmpty(t, token)
 	require.Equal(t, 1, e.run(t, "tenant", "create", "late").status, "the data are still there")
 	third.stop(t)
+}
+
+// workflow publishes a workflow that calls an address, and returns the path
+// that executes it.
+func workflow(t *testing.T, base, token, target string) string {
+	t.Helper()
+	made := call(t, http.MethodPost, base+"/v2/workflows", token, `{"name":"Bureau","alias":"bureau","tasks":[
+		{"id":"score","type":"http-request","name":"Score","config":{"method":"GET","url":"`+target+`"}}]}`)
+	require.Equal(t, http.StatusCreated, made.status, made.body)
+	published := call(t, http.MethodPost, base+"/v2/workflows/"+made.body["id"].(string)+"/publish", token, "")
+	require.Equal(t, http.StatusOK, published.status, published.body)
+	return "/v1/workflows/bureau/v1/execute"
+}
+
+func TestStopLetsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	bureau := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		time.Sleep(2 * time.Second)
+		_, _ = w.Write([]byte(`{"score":712}`))
+	}))
+	defer bureau.Close()
+	e := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
+	server := e.serve(t)
+	token := e.accessToken(t, server.url, "acme")
+	path := workflow(t, server.url, token, bureau.URL)
+
+	answered := make(chan answer)
+	go func() { answered <- call(t, http.MethodPost, server.url+path, token, `{}`) }()
+	<-asked
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		server.stop(t)
+	}()
+	got := <-answered
+	require.Equal(t, http.StatusOK, got.status, got.body)
+	require.Equal(t, true, got.body["isSuccess"], got.body)
+	<-stopped
 }

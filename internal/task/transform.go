@@ -104,7 +104,7 @@ func (b *transformBuilder) uses(i int) []int {
 		return nil
 	}
 	var used []int
-	for _, ref := range tree.FieldRefs() {
+	for _, ref := range tree.FieldPaths() {
 		known := false
 		for j := range b.leaves {
 			if concerns(ref, b.leaves[j].name()) {

@@ -1,0 +1,127 @@
+package task
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/egress"
+	"tranche/internal/exactjson"
+	"tranche/internal/expression"
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+)
+
+func decode(t testing.TB, text string) any {
+	t.Helper()
+	v, err := exactjson.Decode([]byte(text))
+	require.NoError(t, err, text)
+	return v
+}
+
+func encode(t testing.TB, v any) string {
+	t.Helper()
+	text, err := exactjson.Encode(v)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// plan compiles tasks and edges, given as JSON arrays.
+func plan(t testing.TB, types map[string]workflow.TaskType, tasks, edges string) (*workflow.Plan, []fault.Detail) {
+	t.Helper()
+	def, details := workflow.Parse(nil, decode(t, tasks), decode(t, edges), types)
+	if len(details) > 0 {
+		return nil, details
+	}
+	compiled, err := workflow.Compile(def, types)
+	if err == nil {
+		return compiled, nil
+	}
+	failed, ok := errors.AsType[*fault.Error](err)
+	require.True(t, ok)
+	require.ErrorIs(t, err, fault.Unprocessable)
+	require.NotEmpty(t, failed.Details)
+	return nil, failed.Details
+}
+
+// compile compiles a workflow of one task, t, with a config given as JSON.
+func compile(t testing.TB, types map[string]workflow.TaskType, kind, config string) (workflow.Program, []fault.Detail) {
+	t.Helper()
+	p, details := plan(t, types, `[{"id":"t","type":"`+kind+`","config":`+config+`}]`, `[]`)
+	if p == nil {
+		return nil, details
+	}
+	return p.Graph.Tasks[0].Program, nil
+}
+
+// program is compile of a config without faults.
+func program(t testing.TB, kind, config string) workflow.Program {
+	t.Helper()
+	p, details := compile(t, Types(Ports{HTTP: egress.New(nil)}), kind, config)
+	require.Empty(t, details, config)
+	return p
+}
+
+func callWith(t testing.TB, input string) *workflow.Call {
+	t.Helper()
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	return &workflow.Call{
+		Env:         &expression.Env{Input: decode(t, input), Now: at, ExecutionID: "e1", Path: "t"},
+		ExecutionID: "e1", Path: "t", IdempotencyKey: "e1/t", Attempt: 1, At: at,
+	}
+}
+
+// run runs a program and gives its output as JSON.
+func run(t testing.TB, p workflow.Program, input string) (string, workflow.Result) {
+	t.Helper()
+	result, err := p.Run(t.Context(), callWith(t, input))
+	require.NoError(t, err)
+	return encode(t, result.Output), result
+}
+
+// failing runs a program that must fail.
+func failing(t testing.TB, p workflow.Program, input string) *workflow.TaskError {
+	t.Helper()
+	_, err := p.Run(t.Context(), callWith(t, input))
+	failed, ok := errors.AsType[*workflow.TaskError](err)
+	require.True(t, ok, "%v", err)
+	return failed
+}
+
+// refusal is a config that must not be published and what is said about it.
+type refusal struct{ config, field, message string }
+
+func requireRefusals(t *testing.T, kind string, cases []refusal) {
+	t.Helper()
+	for _, c := range cases {
+		_, details := compile(t, Types(Ports{HTTP: egress.New(nil)}), kind, c.config)
+		found := false
+		for _, d := range details {
+			found = found || d.Field == c.field && contains(d.Message, c.message)
+		}
+		require.True(t, found, "%s\nwant %s: %s\ngot  %v", c.config, c.field, c.message, details)
+		for _, d := range details {
+			require.NotContains(t, d.Message, "hunter2", "a fault never repeats a value")
+		}
+	}
+}
+
+func TestTypesAreThoseOfTheDefinitionLanguage(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"decision-table", "end", "http-request", "switch", "transform"}, sortedNames(Types(Ports{})))
+}
+
+func TestUnknownMembersAreRefused(t *testing.T) {
+	t.Parallel()
+	for kind, config := range map[string]string{
+		"http-request":   `{"url":"https://example.com/","auth":{"type":"bearer","secret":"x"}}`,
+		"transform":      `{"fields":{},"auth":1}`,
+		"switch":         `{"cases":[],"auth":1}`,
+		"decision-table": `{"inputs":[],"outputs":[{"name":"a"}],"rules":[],"auth":1}`,
+		"end":            `{"auth":1}`,
+	} {
+		requireRefusals(t, kind, []refusal{{config, "tasks[0].config.auth", "is not a member"}})
+	}
+}

@@ -68,7 +68,7 @@ type Pagination struct {
 	Total       int         `json:"total" doc:"How many items there are; see totalCapped." example:"1"`
 	TotalPages  int         `json:"totalPages" doc:"How many pages the total makes." example:"1"`
 	TotalCapped bool        `json:"totalCapped,omitempty" doc:"**[ext]** There are more than total, which is counted no further than 10000."`
-	NextCursor  *nextCursor `json:"nextCursor,omitempty" doc:"**[ext]** The cursor of the next page, null on the last; only where cursor was given."`
+	NextCursor  *nextCursor `json:"nextCursor,omitempty" nullable:"true" doc:"**[ext]** The cursor of the next page, null on the last; only where cursor was given."`
 }
 
 // nextCursor is a cursor, or null where there is none.

@@ -3,4 +3,126 @@
 // counts what ends, and writes the output package. The stages are jobs; the
 // row of the batch says how far each has come, so that a stage that crashed
 // goes on where it was. It must not know HTTP.
+//
+// The life of a batch is in this order: Start (start.go), PreProcess
+// (preprocess.go), feeding (feed.go), RunItems (run.go), counting (finish.go,
+// gather.go), PostProcess (postprocess.go). Files are read by table.go and
+// what it stands on, and written by report.go.
 package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/catalog"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/storage"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// Status is where a batch stands (section 3.3 of the interface specification).
+type Status string
+
+// The statuses that a batch goes through; decisions 6.4 says in which order.
+const (
+	StatusPending               Status = "pending"
+	StatusPreProcessing         Status = "pre_processing"
+	StatusPreProcessingComplete Status = "pre_processing_complete"
+	StatusPreProcessingFailed   Status = "pre_processing_failed"
+	StatusProcessing            Status = "processing"
+	StatusPostProcessing        Status = "post_processing"
+	StatusPostProcessingFailed  Status = "post_processing_failed"
+	StatusComplete              Status = "complete"
+)
+
+// itemsMax is the greatest number of items of a batch.
+const itemsMax = 2_000_000
+
+// Config is what the service works with.
+type Config struct {
+	Pool       *pgxpool.Pool
+	Jobs       *jobs.Client
+	Catalog    *catalog.Catalog
+	Executions *execution.Service
+	Store      *storage.Store
+	Clock      func() time.Time
+	Log        *slog.Logger
+}
+
+// Service runs batches.
+type Service struct {
+	Config
+	q      *queries.Queries
+	gather *gatherer
+	// ranges bounds how many ranges of items without effects, which keep a
+	// processor busy, run at a time.
+	ranges  chan struct{}
+	columns knownColumns
+}
+
+// New returns a service.
+func New(c Config) *Service {
+	s := &Service{Config: c, q: queries.New(), ranges: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s.gather = newGatherer(s.finish)
+	return s
+}
+
+// Batch is the record of a batch (section 2.10 of the interface specification).
+type Batch struct {
+	ID              uuid.UUID
+	WorkflowID      uuid.UUID
+	WorkflowAlias   string
+	WorkflowVersion int
+	Label           string
+	Description     string
+	IsTest          bool
+	Status          Status
+	Attempt         int
+	// PreProcessingResult is pending, valid, partially_valid or "failed: reason".
+	PreProcessingResult string
+	ValidatedItems      int
+	RawPackageID        *uuid.UUID
+	OutputPackageID     *uuid.UUID // nil until the package is complete
+	Total               int
+	Completed           int
+	Failed              int
+	// SourceFailed counts the completed items of which a data source failed.
+	SourceFailed int
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	CompletedAt  *time.Time // nil until the status is final
+}
+
+// Pending counts the items that have not ended: at every moment the total is
+// the sum of the completed, the failed and the pending (decisions 6.5).
+func (b *Batch) Pending() int { return b.Total - b.Completed - b.Failed }
+
+// Get returns a batch of the tenant; fault.NotFound if it has none of that id.
+func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Batch, error) {
+	row, err := s.q.BatchGet(ctx, s.Pool, queries.BatchGetParams{TenantID: tenantID, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fault.New(fault.NotFound, "there is no such batch")
+	}
+	if err != nil {
+		return nil, postgres.Translate(fmt.Errorf("get batch %s: %w", id, err))
+	}
+	return &Batch{
+		ID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias, WorkflowVersion: int(row.WorkflowVersion),
+		Label: row.Label, Description: row.Description, IsTest: row.IsTest, Status: Status(row.Status), Attempt: int(row.Attempt),
+		PreProcessingResult: row.PreProcessingResult, ValidatedItems: int(row.ValidatedItems),
+		RawPackageID: row.RawPackageID, OutputPackageID: row.OutputPackageID,
+		Total: int(row.ItemsTotal), Completed: int(row.ItemsCompleted), Failed: int(row.ItemsFailed), SourceFailed: int(row.ItemsSourceFailed),
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CompletedAt: row.CompletedAt,
+	}, nil
+}

@@ -37,7 +37,12 @@ func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding
 	if err != nil || f == nil {
 		return holding, err
 	}
-	r := &run{service: s, tenantID: tenantID, id: id, token: f.LeaseToken}
+	return s.End(ctx, f)
+}
+
+// End writes an execution that RunLeased finished and that is no item of a batch.
+func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
+	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
 	if err := r.finish(ctx, f); err != nil {
 		return lost(err)
 	}
@@ -95,7 +100,7 @@ func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workf
 	if err != nil {
 		return nil, err
 	}
-	r := &run{service: s, tenantID: tenantID, id: id, token: token, tags: row.Tags}
+	r := &run{service: s, tenantID: tenantID, id: id, token: token, tags: row.Tags, batchID: row.BatchID}
 	if r.engine, err = resumed(plan, id, row); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ type run struct {
 	token    uuid.UUID // of the lease
 	engine   engine.Run
 	tags     []string
+	batchID  *uuid.UUID // of an item; nil for other executions
 
 	// request is set while the execution is not recorded: the first write
 	// inserts it.
@@ -69,6 +70,7 @@ func root(id uuid.UUID, createdAt time.Time, attempt int, borrowerID *string, is
 type Finished struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID
+	BatchID    *uuid.UUID // of an item, which package batch writes; else nil
 	LeaseToken uuid.UUID
 	Outcome    *engine.Outcome
 	Tags       []string // the request's and the end task's
@@ -79,7 +81,10 @@ type Finished struct {
 }
 
 func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
-	f := &Finished{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, Outcome: outcome, At: r.engine.State.CompletedAt, Tags: r.tags}
+	f := &Finished{
+		TenantID: r.tenantID, ID: r.id, BatchID: r.batchID, LeaseToken: r.token,
+		Outcome: outcome, At: r.engine.State.CompletedAt, Tags: r.tags,
+	}
 	for _, tag := range outcome.Tags {
 		if !slices.Contains(f.Tags, tag) {
 			f.Tags = append(slices.Clip(f.Tags), tag)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"tranche/internal/batch"
 	"tranche/internal/execution"
 	"tranche/internal/process"
 	"tranche/jobs"
@@ -13,15 +14,23 @@ import (
 type taskExecution struct {
 	river.WorkerDefaults[jobs.TaskExecution]
 	executions *execution.Service
+	batches    *batch.Service
 }
 
 // Work goes on with an execution until it ends or waits. While another, living
 // process holds it the job comes back later: it is the safety net for that
 // process' death.
 func (w *taskExecution) Work(ctx context.Context, job *river.Job[jobs.TaskExecution]) error {
-	held, err := w.executions.Continue(ctx, job.Args.TenantID, job.Args.ExecutionID)
-	if err != nil {
+	f, held, err := w.executions.RunLeased(ctx, job.Args.TenantID, job.Args.ExecutionID)
+	switch {
+	case err != nil:
 		return err
+	case f != nil && f.BatchID != nil:
+		return w.batches.End(ctx, f)
+	case f != nil:
+		if held, err = w.executions.End(ctx, f); err != nil {
+			return err
+		}
 	}
 	if held == execution.HeldElsewhere {
 		return river.JobSnooze(process.DeadAfter)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"tranche/internal/batch"
 	"tranche/internal/execution"
 )
 
@@ -15,6 +16,7 @@ import (
 type Parts struct {
 	Pool       *pgxpool.Pool
 	Executions *execution.Service
+	Batches    *batch.Service
 }
 
 // New registers the worker of every kind. All kinds are registered in every
@@ -22,6 +24,9 @@ type Parts struct {
 func New(p Parts) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool})
-	river.AddWorker(workers, &taskExecution{executions: p.Executions})
+	river.AddWorker(workers, &taskExecution{executions: p.Executions, batches: p.Batches})
+	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches})
+	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
+	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})
 	return workers
 }

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"tranche/api"
+	"tranche/internal/batch"
 	"tranche/internal/catalog"
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/storage"
 	"tranche/internal/task"
 	"tranche/jobs"
 	"tranche/jobs/workers"
@@ -28,6 +30,8 @@ type parts struct {
 	// its own side, so that neither can starve the other.
 	executions *execution.Service
 	background *execution.Service
+	store      *storage.Store
+	batches    *batch.Service
 }
 
 // assemble makes the parts of the domain, the workers and the API.
@@ -48,11 +52,18 @@ func (s *Service) assemble() error {
 	p.executions = execution.New(executions)
 	executions.Pool = s.pools.Workers
 	p.background = execution.New(executions)
+	p.store = storage.New(s.pools.API)
+	batches := batch.Config{
+		Pool: s.pools.API, Jobs: enqueue, Catalog: p.catalog, Executions: p.executions, Store: p.store,
+		Clock: s.config.Clock, Log: s.config.Log,
+	}
+	p.batches = batch.New(batches)
+	batches.Pool, batches.Executions, batches.Store = s.pools.Workers, p.background, storage.New(s.pools.Workers)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
 			ProcessID: s.process.ID, Logger: s.config.Log,
-			Workers: workers.New(workers.Parts{Pool: s.pools.Workers, Executions: p.background}),
+			Workers: workers.New(workers.Parts{Pool: s.pools.Workers, Executions: p.background, Batches: batch.New(batches)}),
 		})
 		if err != nil {
 			return err

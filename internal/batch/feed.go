@@ -1,0 +1,152 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// Items are fed in windows: so many of a batch are enqueued at a time, and the
+// next when half of them have ended. River's queue is first in, first out, so
+// the windows of several batches and tenants take turns, and a small batch that
+// comes late waits for one window of each of the others, not for their ends.
+const (
+	// rangeItems is how many items without effects one job runs.
+	rangeItems      = 1000
+	windowOfRanges  = 8 * rangeItems
+	windowOfEffects = 1000 // one item a job
+)
+
+// progress is how far the processing of a batch is.
+type progress struct {
+	status     Status
+	fedUntil   int32 // items below have been enqueued if they are valid
+	fed        int32 // how many were enqueued
+	total      int32
+	completed  int32
+	failed     int32
+	validated  int32
+	workflowID uuid.UUID
+}
+
+// next decides, in the transaction that changed the progress, how many more
+// items to enqueue, and whether the processing is over.
+func (p progress) next(window int32) (more int32, isOver bool) {
+	if p.status != StatusProcessing {
+		return 0, false
+	}
+	refused := p.total - p.validated
+	running := p.fed - (p.completed + p.failed - refused)
+	if p.fedUntil == p.total {
+		return 0, running == 0
+	}
+	if running > window/2 {
+		return 0, false
+	}
+	return window - running, false
+}
+
+// process begins the processing of a batch that is validated; any other batch
+// is left alone.
+func (s *Service) process(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	batch, err := s.q.BatchGetForItems(ctx, s.Pool, queries.BatchGetForItemsParams{TenantID: tenantID, ID: batchID})
+	if err != nil {
+		return fmt.Errorf("get batch %s: %w", batchID, err)
+	}
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, batch.WorkflowID)
+	if err != nil {
+		return err
+	}
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
+		if err != nil {
+			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+		}
+		p := progressOf(row)
+		if p.status != StatusPreProcessingComplete {
+			return nil
+		}
+		p.status = StatusProcessing
+		return s.feed(ctx, tx, tenantID, batchID, plan, p)
+	})
+}
+
+// feed enqueues the next items of a batch if it is time, and the last stage
+// when nothing is pending. The transaction holds the batch's row, so that both
+// happen once.
+func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, plan *workflow.Plan, p progress) error {
+	window, perJob := int32(windowOfRanges), rangeItems
+	if plan.Effects {
+		window, perJob = windowOfEffects, 1
+	}
+	for {
+		more, isOver := p.next(window)
+		if isOver {
+			return s.endProcessing(ctx, tx, tenantID, batchID)
+		}
+		if more == 0 {
+			return nil
+		}
+		items, err := s.q.BatchItemsListPending(ctx, tx, queries.BatchItemsListPendingParams{
+			TenantID: tenantID, BatchID: batchID, FirstItem: p.fedUntil, ItemsMax: more,
+		})
+		if err != nil {
+			return fmt.Errorf("list the items of batch %s: %w", batchID, err)
+		}
+		fedUntil := p.total
+		if len(items) == int(more) {
+			fedUntil = items[len(items)-1] + 1
+		}
+		if err := s.enqueue(ctx, tx, tenantID, batchID, items, perJob); err != nil {
+			return err
+		}
+		err = s.q.BatchFed(ctx, tx, queries.BatchFedParams{TenantID: tenantID, ID: batchID, FedUntil: fedUntil, Fed: int32(len(items))})
+		if err != nil {
+			return fmt.Errorf("feed batch %s: %w", batchID, err)
+		}
+		p.fedUntil, p.fed = fedUntil, p.fed+int32(len(items))
+	}
+}
+
+// enqueue inserts the jobs that run the items, perJob of them each.
+func (s *Service) enqueue(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, items []int32, perJob int) error {
+	var inserts []river.InsertManyParams
+	for first := 0; first < len(items); first += perJob {
+		last := min(first+perJob, len(items)) - 1
+		inserts = append(inserts, river.InsertManyParams{Args: jobs.BatchItemRun{
+			TenantID: tenantID, BatchID: batchID, FirstItem: items[first], EndItem: items[last] + 1,
+		}})
+	}
+	if len(inserts) == 0 {
+		return nil
+	}
+	if _, err := s.Jobs.InsertManyFastTx(ctx, tx, inserts); err != nil {
+		return fmt.Errorf("enqueue items of batch %s: %w", batchID, err)
+	}
+	return nil
+}
+
+func (s *Service) endProcessing(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID) error {
+	if err := s.q.BatchProcessed(ctx, tx, queries.BatchProcessedParams{TenantID: tenantID, ID: batchID}); err != nil {
+		return fmt.Errorf("end the processing of batch %s: %w", batchID, err)
+	}
+	if _, err := s.Jobs.InsertTx(ctx, tx, jobs.BatchPostProcessing{TenantID: tenantID, BatchID: batchID}, nil); err != nil {
+		return fmt.Errorf("enqueue the post-processing of batch %s: %w", batchID, err)
+	}
+	return nil
+}
+
+func progressOf(row queries.BatchProgressGetForUpdateRow) progress {
+	return progress{
+		status: Status(row.Status), fedUntil: row.FedUntil, fed: row.ItemsFed, total: row.ItemsTotal,
+		completed: row.ItemsCompleted, failed: row.ItemsFailed, validated: row.ValidatedItems, workflowID: row.WorkflowID,
+	}
+}

@@ -1,0 +1,125 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/execution"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// ended is an item that has ended and is not written yet.
+type ended struct {
+	*execution.Finished
+	startedAt time.Time // of an item that had no lease; else it is recorded
+}
+
+// finish writes the ends of items and counts them, each once, and feeds the
+// batch: one transaction. Items that are no longer this process' to end are
+// passed over.
+func (s *Service) finish(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended) error {
+	if len(items) == 0 {
+		return nil
+	}
+	params, err := finishParams(tenantID, batchID, items)
+	if err != nil {
+		return err
+	}
+	params.NewColumns = s.columns.unseen(batchID, items)
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchItemsFinish(ctx, tx, params)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("end %d items of batch %s: %w", len(items), batchID, err)
+		}
+		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+	})
+	if err != nil {
+		return err
+	}
+	s.columns.note(batchID, params.NewColumns)
+	return nil
+}
+
+func finishParams(tenantID, batchID uuid.UUID, items []*ended) (queries.BatchItemsFinishParams, error) {
+	p := queries.BatchItemsFinishParams{TenantID: tenantID, BatchID: batchID}
+	for _, it := range items {
+		tags := []byte("[]")
+		if len(it.Tags) > 0 {
+			var err error
+			if tags, err = json.Marshal(it.Tags); err != nil {
+				return p, fmt.Errorf("write the tags of execution %s: %w", it.ID, err)
+			}
+		}
+		o := it.Outcome
+		p.Ids = append(p.Ids, it.ID)
+		p.LeaseTokens = append(p.LeaseTokens, it.LeaseToken)
+		p.Statuses = append(p.Statuses, string(o.Status))
+		p.SourceFailed = append(p.SourceFailed, o.SourceFailed)
+		p.StatusCodes = append(p.StatusCodes, int32(o.StatusCode))
+		p.TasksCompleted = append(p.TasksCompleted, int32(o.TasksCompleted))
+		p.TasksFailed = append(p.TasksFailed, int32(o.TasksFailed))
+		p.StartedAt = append(p.StartedAt, it.startedAt)
+		p.CompletedAt = append(p.CompletedAt, it.At)
+		p.Tags = append(p.Tags, string(tags))
+		p.States = append(p.States, string(it.State))
+		p.Results = append(p.Results, string(it.ResultText))
+	}
+	return p, nil
+}
+
+// batchesKnownMax bounds for how many batches output columns are remembered;
+// what is forgotten is sent to the database once more.
+const batchesKnownMax = 64
+
+// knownColumns remembers which output columns of the running batches are
+// recorded, so that a group names only new ones: usually none.
+type knownColumns struct {
+	mu      sync.Mutex
+	batches map[uuid.UUID]*columnSet
+}
+
+// unseen returns the output columns of items that are not known to be recorded.
+func (k *knownColumns) unseen(batchID uuid.UUID, items []*ended) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := newColumnSet()
+	if recorded := k.batches[batchID]; recorded != nil {
+		known = newColumnSet(recorded.names...)
+	}
+	n := len(known.names)
+	for _, it := range items {
+		known.addLeaves(it.Outcome.Output)
+	}
+	return slices.Clone(known.names[n:])
+}
+
+// note remembers columns that are recorded now.
+func (k *knownColumns) note(batchID uuid.UUID, columns []string) {
+	if len(columns) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.batches == nil || len(k.batches) == batchesKnownMax && k.batches[batchID] == nil {
+		k.batches = map[uuid.UUID]*columnSet{}
+	}
+	if k.batches[batchID] == nil {
+		k.batches[batchID] = newColumnSet()
+	}
+	for _, name := range columns {
+		k.batches[batchID].add(name)
+	}
+}

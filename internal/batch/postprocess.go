@@ -1,0 +1,293 @@
+package batch
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/postgres"
+	"tranche/internal/storage"
+	"tranche/queries"
+)
+
+// pageItems is how many results are read at a time.
+const pageItems = 1000
+
+// PostProcess writes the output package of a batch whose items have ended and
+// completes the batch. A batch in another status is left alone. What a writer
+// that crashed left behind is replaced.
+func (s *Service) PostProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	row, err := s.q.BatchGetForReport(ctx, s.Pool, queries.BatchGetForReportParams{TenantID: tenantID, ID: batchID})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("get batch %s: %w", batchID, err))
+	}
+	if Status(row.Status) != StatusPostProcessing {
+		return nil
+	}
+	packageID, err := s.replaceDraft(ctx, tenantID, &row)
+	if err != nil {
+		return err
+	}
+	r, err := s.openReport(ctx, tenantID, packageID, &row)
+	if err != nil {
+		return err
+	}
+	if err := s.writeItems(ctx, tenantID, batchID, r); err != nil {
+		return fmt.Errorf("write the results of batch %s: %w", batchID, err)
+	}
+	if err := r.writeManifest(&row, s.Clock()); err != nil {
+		return fmt.Errorf("write the manifest of batch %s: %w", batchID, err)
+	}
+	return s.complete(ctx, tenantID, batchID, packageID, r)
+}
+
+// replaceDraft gives the batch a new package to be written, and removes the one
+// that was not completed.
+func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow) (id uuid.UUID, err error) {
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if id, err = s.Store.CreatePackage(ctx, tx, tenantID, storage.PackageOutput); err != nil {
+			return err
+		}
+		rows, err := s.q.BatchDraftPackageReplace(ctx, tx, queries.BatchDraftPackageReplaceParams{
+			TenantID: tenantID, ID: row.ID, NewPackageID: id, OldPackageID: row.DraftPackageID,
+		})
+		if err != nil {
+			return fmt.Errorf("begin the package of batch %s: %w", row.ID, err)
+		}
+		if rows == 0 {
+			return fmt.Errorf("another process writes the package of batch %s", row.ID)
+		}
+		if row.DraftPackageID == nil {
+			return nil
+		}
+		return s.Store.DeletePackage(ctx, tx, tenantID, *row.DraftPackageID)
+	})
+	return id, err
+}
+
+// report is the output package while it is written.
+type report struct {
+	files   [4]*reportFile // in the order of the package
+	results *resultsTable
+	lines   *resultsLines
+	failed  *failedTable
+}
+
+// reportFile is one file of the report.
+type reportFile struct {
+	name, contentType string
+	role              storage.Role
+	writer            *storage.Writer
+	rows              int32
+}
+
+// Positions of the files in their package.
+const (
+	resultsCSVFile = iota
+	resultsJSONLFile
+	failedCSVFile
+	manifestFile
+)
+
+func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID, row *queries.BatchGetForReportRow) (*report, error) {
+	r := &report{files: [...]*reportFile{
+		resultsCSVFile:   {name: resultsCSVName, contentType: "text/csv", role: storage.RoleResults},
+		resultsJSONLFile: {name: resultsJSONLName, contentType: "application/jsonl", role: storage.RoleResults},
+		failedCSVFile:    {name: failedCSVName, contentType: "text/csv", role: storage.RoleFailed},
+		manifestFile:     {name: manifestName, contentType: "application/json", role: storage.RoleManifest},
+	}}
+	for position, f := range r.files {
+		var err error
+		if f.writer, err = s.Store.AddFile(ctx, tenantID, packageID, position, f.role, f.name, f.contentType); err != nil {
+			return nil, err
+		}
+	}
+	// Ranges of items end in any order; the columns of their outputs are put in one.
+	outputs := slices.Sorted(slices.Values(row.OutputColumns))
+	var err error
+	if r.results, err = newResultsTable(r.files[resultsCSVFile].writer, row.InputColumns, outputs); err != nil {
+		return nil, err
+	}
+	if r.failed, err = newFailedTable(r.files[failedCSVFile].writer, row.InputColumns); err != nil {
+		return nil, err
+	}
+	r.lines = &resultsLines{w: r.files[resultsJSONLFile].writer}
+	return r, nil
+}
+
+// writeItems writes one page of results while the next is read.
+func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, r *report) error {
+	pages := make(chan []queries.BatchItemsListResultsRow)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(pages)
+		for first := int32(0); ; {
+			page, err := s.q.BatchItemsListResults(ctx, s.Pool, queries.BatchItemsListResultsParams{
+				TenantID: tenantID, BatchID: batchID, FirstItem: first, ItemsMax: pageItems,
+			})
+			if err != nil || len(page) == 0 {
+				return postgres.Translate(err)
+			}
+			select {
+			case pages <- page:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			first = page[len(page)-1].ItemIndex + 1
+		}
+	})
+	group.Go(func() error {
+		for page := range pages {
+			for i := range page {
+				if err := r.write(&page[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return r.flush()
+	})
+	return group.Wait()
+}
+
+func (r *report) write(row *queries.BatchItemsListResultsRow) error {
+	it := itemResult{
+		itemIndex: row.ItemIndex, rowNumber: row.RowNumber, fileName: row.SourceFileName, executionID: row.ID,
+		status: row.Status, statusCode: row.StatusCode, inputJSON: row.Input, resultJSON: row.Result,
+	}
+	if err := it.decode(); err != nil {
+		return err
+	}
+	if err := r.results.write(&it); err != nil {
+		return err
+	}
+	r.files[resultsCSVFile].rows++
+	if err := r.lines.write(&it); err != nil {
+		return err
+	}
+	r.files[resultsJSONLFile].rows++
+	if row.Status == string(engine.StatusCompleted) {
+		return nil
+	}
+	r.files[failedCSVFile].rows++
+	return r.failed.write(&it)
+}
+
+func (r *report) flush() error {
+	if err := r.results.flush(); err != nil {
+		return err
+	}
+	return r.failed.flush()
+}
+
+// manifest says what the package holds.
+type manifest struct {
+	ExecutionBatchID uuid.UUID      `json:"executionBatchId"`
+	WorkflowID       uuid.UUID      `json:"workflowId"`
+	WorkflowAlias    string         `json:"workflowAlias"`
+	WorkflowVersion  string         `json:"workflowVersion"`
+	Label            string         `json:"label"`
+	Attempt          int32          `json:"attempt"`
+	ExecutedAt       string         `json:"executedAt"`
+	CreatedAt        string         `json:"createdAt"`
+	Counts           manifestCounts `json:"counts"`
+	Files            []manifestItem `json:"files"`
+}
+
+type manifestCounts struct {
+	Total               int32 `json:"total"`
+	Completed           int32 `json:"completed"`
+	Failed              int32 `json:"failed"`
+	Pending             int32 `json:"pending"`
+	UnsuccessfulSources int32 `json:"unsuccessfulSources"`
+	Validated           int32 `json:"validated"`
+}
+
+type manifestItem struct {
+	FileName    string `json:"fileName"`
+	Role        string `json:"role"`
+	ContentType string `json:"contentType"`
+	Size        int64  `json:"size"`
+	SHA256      string `json:"sha256"`
+	RowCount    int32  `json:"rowCount"`
+}
+
+// timeLayout is how times are written: UTC with milliseconds (decisions 1.2).
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+func (r *report) writeManifest(row *queries.BatchGetForReportRow, now time.Time) error {
+	m := manifest{
+		ExecutionBatchID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), Label: row.Label, Attempt: row.Attempt,
+		ExecutedAt: row.CreatedAt.UTC().Format(timeLayout), CreatedAt: now.UTC().Format(timeLayout),
+		Counts: manifestCounts{
+			Total: row.ItemsTotal, Completed: row.ItemsCompleted, Failed: row.ItemsFailed,
+			Pending:             row.ItemsTotal - row.ItemsCompleted - row.ItemsFailed,
+			UnsuccessfulSources: row.ItemsSourceFailed, Validated: row.ValidatedItems,
+		},
+	}
+	for _, f := range r.files[:manifestFile] {
+		size, sum, err := f.writer.Flush()
+		if err != nil {
+			return err
+		}
+		m.Files = append(m.Files, manifestItem{
+			FileName: f.name, Role: string(f.role), ContentType: f.contentType,
+			Size: size, SHA256: hex.EncodeToString(sum), RowCount: f.rows,
+		})
+	}
+	encoder := json.NewEncoder(r.files[manifestFile].writer)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(m); err != nil {
+		return err
+	}
+	_, _, err := r.files[manifestFile].writer.Flush()
+	return err
+}
+
+// complete makes the package and the end of the batch visible at once.
+func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uuid.UUID, r *report) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		rows, err := s.q.BatchComplete(ctx, tx, queries.BatchCompleteParams{TenantID: tenantID, ID: batchID, PackageID: packageID})
+		if err != nil {
+			return fmt.Errorf("complete batch %s: %w", batchID, err)
+		}
+		if rows == 0 {
+			return fmt.Errorf("another process writes the package of batch %s", batchID)
+		}
+		for position, f := range r.files {
+			won, err := f.writer.Complete(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if !won {
+				return fmt.Errorf("file %s of batch %s has been written twice", f.name, batchID)
+			}
+			if position == manifestFile {
+				continue
+			}
+			if err := s.Store.SetRowCount(ctx, tx, tenantID, packageID, position, f.rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// FailPostProcessing gives up a batch whose package cannot be written.
+func (s *Service) FailPostProcessing(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	_, err := s.q.BatchPostProcessingFail(ctx, s.Pool, queries.BatchPostProcessingFailParams{TenantID: tenantID, ID: batchID})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("give up batch %s: %w", batchID, err))
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/catalog"
+	"tranche/internal/exactjson"
+	"tranche/internal/postgres"
+	"tranche/internal/storage"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// The results of pre-processing (decisions 6.4).
+const (
+	resultValid          = "valid"
+	resultPartiallyValid = "partially_valid"
+	resultFailed         = "failed: "
+)
+
+// openSource opens a source of items. Faults of a file are *FileError.
+type openSource func() (itemReader, error)
+
+// PreProcess reads the sources of a batch and records its items in chunks, each
+// with its progress, so that after a crash it goes on with the next chunk. Then
+// it feeds the first items to the workers. A batch that is past this stage is
+// left alone.
+func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	row, err := s.q.BatchPreProcessingBegin(ctx, s.Pool, queries.BatchPreProcessingBeginParams{TenantID: tenantID, ID: batchID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s.process(ctx, tenantID, batchID)
+	}
+	if err != nil {
+		return fmt.Errorf("begin with batch %s: %w", batchID, err)
+	}
+	w, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
+	if err != nil {
+		return err
+	}
+	sources, err := s.sources(ctx, tenantID, &row, w)
+	if err != nil {
+		return err
+	}
+	err = s.record(ctx, tenantID, batchID, &row, w, plan, sources)
+	var broken *FileError
+	if errors.As(err, &broken) {
+		return s.failPreProcessing(ctx, tenantID, batchID, broken)
+	}
+	if err != nil {
+		return fmt.Errorf("record the items of batch %s: %w", batchID, err)
+	}
+	if err := s.endPreProcessing(ctx, tenantID, batchID); err != nil {
+		return err
+	}
+	return s.process(ctx, tenantID, batchID)
+}
+
+// record reads and validates one chunk while the one before is written.
+func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow, plan *workflow.Plan, sources []openSource) error {
+	chunks := make(chan *queries.BatchItemsInsertParams)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(chunks)
+		c := &chunker{plan: plan, clock: s.Clock, columns: newColumnSet(row.InputColumns...), next: row.ItemsRead}
+		c.emit = func(chunk *queries.BatchItemsInsertParams) error {
+			select {
+			case chunks <- chunk:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return c.readAll(sources)
+	})
+	group.Go(func() error {
+		for chunk := range chunks {
+			chunk.TenantID, chunk.BatchID, chunk.WorkflowType = tenantID, batchID, w.Type
+			rows, err := s.q.BatchItemsInsert(ctx, s.Pool, *chunk)
+			if err != nil {
+				return fmt.Errorf("insert items from %d on: %w", chunk.FirstItem, err)
+			}
+			if rows == 0 {
+				return errors.New("another process is recording them")
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// endPreProcessing says what the items are worth; without a valid one the
+// batch ends here.
+func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		p, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
+		if err != nil {
+			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+		}
+		status, result := StatusPreProcessingComplete, resultValid
+		switch {
+		case p.ItemsTotal == 0:
+			status, result = StatusPreProcessingFailed, resultFailed+"the sources have no items"
+		case p.ValidatedItems == 0:
+			status, result = StatusPreProcessingFailed, resultFailed+"no item matches the input schema"
+		case p.ValidatedItems < p.ItemsTotal:
+			result = resultPartiallyValid
+		}
+		return s.setPreProcessed(ctx, tx, tenantID, batchID, status, result)
+	})
+}
+
+// failPreProcessing ends a batch with a file that can not be read. Nothing of
+// it has run, and none of its items stays behind.
+func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, cause *FileError) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+cause.Error()); err != nil {
+			return err
+		}
+		if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: batchID}); err != nil {
+			return fmt.Errorf("delete the items of batch %s: %w", batchID, err)
+		}
+		return nil
+	})
+}
+
+func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, status Status, result string) error {
+	rows, err := s.q.BatchPreProcessingEnd(ctx, tx, queries.BatchPreProcessingEndParams{
+		TenantID: tenantID, ID: batchID, Status: string(status), Result: result,
+	})
+	if err != nil {
+		return fmt.Errorf("end the pre-processing of batch %s: %w", batchID, err)
+	}
+	if rows == 0 {
+		return fmt.Errorf("batch %s is past its pre-processing", batchID)
+	}
+	return nil
+}
+
+// sources lists the sources of a batch in their order (decisions 6.2): the
+// request's items, its files, then the packages it names. Of an output package
+// only the failed items are a source.
+func (s *Service) sources(ctx context.Context, tenantID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow) ([]openSource, error) {
+	items, err := exactjson.Decode(row.Items)
+	if err != nil {
+		return nil, fmt.Errorf("read the items of the request: %w", err)
+	}
+	schema, err := exactjson.Decode(w.InputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("read the input schema: %w", err)
+	}
+	list, _ := items.([]any)
+	properties, _ := schema.(map[string]any)
+	all := []openSource{func() (itemReader, error) { return &listReader{items: list}, nil }}
+	packages := row.SourcePackageIds
+	if row.RawPackageID != nil {
+		packages = append([]uuid.UUID{*row.RawPackageID}, packages...)
+	}
+	for _, id := range packages {
+		_, entries, err := s.Store.Package(ctx, tenantID, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if entry.Role == storage.RoleInput || entry.Role == storage.RoleFailed {
+				all = append(all, s.fileSource(ctx, entry.Attachment, properties))
+			}
+		}
+	}
+	return all, nil
+}
+
+func (s *Service) fileSource(ctx context.Context, a storage.Attachment, schema map[string]any) openSource {
+	return func() (itemReader, error) {
+		file, err := s.Store.Open(ctx, a.TenantID, a.ID)
+		if err != nil {
+			return nil, err
+		}
+		return newTableReader(a.FileName, file, schema)
+	}
+}

@@ -1,0 +1,31 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/riverqueue/river"
+
+	"tranche/internal/batch"
+	"tranche/internal/execution"
+	"tranche/internal/process"
+	"tranche/jobs"
+)
+
+type batchItemRun struct {
+	river.WorkerDefaults[jobs.BatchItemRun]
+	batches *batch.Service
+}
+
+// Work runs the pending ones of a range of items. While another process holds
+// an item that is run alone, the job comes back later.
+func (w *batchItemRun) Work(ctx context.Context, job *river.Job[jobs.BatchItemRun]) error {
+	a := job.Args
+	held, err := w.batches.RunItems(ctx, a.TenantID, a.BatchID, a.FirstItem, a.EndItem)
+	if err != nil {
+		return err
+	}
+	if held == execution.HeldElsewhere {
+		return river.JobSnooze(process.DeadAfter)
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/riverqueue/river"
+
+	"tranche/internal/batch"
+	"tranche/jobs"
+)
+
+type batchPreProcessing struct {
+	river.WorkerDefaults[jobs.BatchPreProcessing]
+	batches *batch.Service
+}
+
+// Work records the items of a batch, going on where a crash left off.
+func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
+	return w.batches.PreProcess(ctx, job.Args.TenantID, job.Args.BatchID)
+}

@@ -1,0 +1,170 @@
+-- name: BatchInsert :execrows
+-- Records a batch if its workflow is still active; no row means that it is not.
+INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, description,
+    is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
+SELECT @id, @tenant_id, w.id, w.alias, w.version, @principal_id, @label, @description,
+    @is_test, 'pending', @items::json, sqlc.narg('custom_input')::json, sqlc.narg('raw_package_id')::uuid, @source_package_ids::uuid[],
+    @created_at::timestamptz, @created_at::timestamptz
+FROM workflows w
+WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active';
+
+-- name: BatchGet :one
+SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
+    raw_package_id, output_package_id, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchPreProcessingBegin :one
+-- Begins to read the sources of a batch, or goes on with it after a crash. No
+-- row: it is past that stage.
+UPDATE execution_batches SET status = 'pre_processing', updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status IN ('pending', 'pre_processing')
+RETURNING workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns;
+
+-- name: BatchItemsInsert :execrows
+-- Records a chunk of items as executions, those of status failed with their
+-- result, together with the progress. No row: another process was first.
+WITH batch AS (
+    UPDATE execution_batches b SET
+        items_read = b.items_read + cardinality(@ids::uuid[]),
+        items_total = b.items_total + cardinality(@ids::uuid[]),
+        items_failed = b.items_failed + @failed::integer,
+        validated_items = b.validated_items + cardinality(@ids::uuid[]) - @failed::integer,
+        input_columns = @input_columns::text[],
+        updated_at = now()
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'pre_processing' AND b.items_read = @first_item::integer
+    RETURNING b.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
+), item AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@indexes::integer[]) AS item_index, unnest(@row_numbers::integer[]) AS row_number,
+        unnest(@file_names::text[]) AS file_name, unnest(@borrower_ids::text[]) AS borrower_id,
+        unnest(@inputs::text[]) AS input, unnest(@results::text[]) AS result
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, status_code, created_at, completed_at)
+    SELECT item.id, batch.tenant_id, batch.workflow_id, batch.workflow_alias, batch.workflow_version, NULLIF(@workflow_type::text, ''),
+        batch.principal_id, NULLIF(item.borrower_id, ''), batch.is_test, batch.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
+        CASE item.result WHEN '' THEN 'pending' ELSE 'failed' END,
+        CASE item.result WHEN '' THEN NULL ELSE @failed_status_code::integer END,
+        @created_at::timestamptz,
+        CASE item.result WHEN '' THEN NULL ELSE @created_at::timestamptz END
+    FROM batch, item
+)
+INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
+SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item;
+
+-- name: BatchPreProcessingEnd :execrows
+UPDATE execution_batches SET status = @status, pre_processing_result = @result, updated_at = now(),
+    completed_at = CASE @status::text WHEN 'pre_processing_failed' THEN now() END
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'pre_processing';
+
+-- name: BatchItemsDelete :exec
+-- Removes the items of a batch none of which has run.
+WITH execution AS (
+    DELETE FROM executions e WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid RETURNING e.id
+), payload AS (
+    DELETE FROM execution_payloads p USING execution WHERE p.execution_id = execution.id
+)
+UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}'
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid;
+
+-- name: BatchProgressGetForUpdate :one
+SELECT workflow_id, status, fed_until, items_fed, items_total, items_completed, items_failed, validated_items
+FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id
+FOR UPDATE;
+
+-- name: BatchItemsListPending :many
+-- The items from an index on that are to be run, in their order.
+SELECT item_index::integer FROM executions
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer AND status = 'pending'
+ORDER BY item_index LIMIT @items_max;
+
+-- name: BatchFed :exec
+UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, items_fed = items_fed + @fed::integer, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchProcessed :exec
+UPDATE execution_batches SET status = 'post_processing', updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
+
+-- name: BatchGetForItems :one
+SELECT workflow_id, custom_input FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchItemGet :one
+SELECT id, workflow_id FROM executions
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index = @item_index::integer;
+
+-- name: BatchItemsGetPending :many
+-- What it takes to run the pending ones of a range of items.
+SELECT e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid
+  AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer AND e.status = 'pending'
+ORDER BY e.item_index;
+
+-- name: BatchItemsFinish :one
+-- Ends items and counts them: each once, when its row leaves pending or running,
+-- and only if it is still leased as it was when it ran (no lease: the nil UUID).
+-- No row: none of them was this caller's to end.
+WITH item AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@statuses::text[]) AS status,
+        unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+        unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at,
+        unnest(@tags::text[]) AS tags, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
+), ended AS (
+    UPDATE executions e SET
+        status = item.status, is_success = item.status = 'completed', source_failed = item.source_failed,
+        status_code = item.status_code, tasks_completed = item.tasks_completed, tasks_failed = item.tasks_failed,
+        started_at = COALESCE(e.started_at, item.started_at), completed_at = item.completed_at,
+        tags = CASE item.tags WHEN '[]' THEN e.tags ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, lease_token = NULL, lease_process_id = NULL
+    FROM item
+    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.batch_id = @batch_id::uuid AND e.status IN ('pending', 'running')
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF(item.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
+    RETURNING e.id, e.status, e.source_failed
+), payload AS (
+    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = item.result::json
+    FROM ended JOIN item ON item.id = ended.id
+    WHERE p.execution_id = ended.id
+), counted AS (
+    SELECT count(*) AS items, count(*) FILTER (WHERE ended.status = 'completed') AS completed,
+        count(*) FILTER (WHERE ended.status = 'completed' AND ended.source_failed) AS source_failed
+    FROM ended
+)
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + counted.completed,
+    items_failed = b.items_failed + counted.items - counted.completed,
+    items_source_failed = b.items_source_failed + counted.source_failed,
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+FROM counted
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
+RETURNING b.workflow_id, b.status, b.fed_until, b.items_fed, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+
+-- name: BatchGetForReport :one
+SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt, input_columns, output_columns, draft_package_id,
+    validated_items, items_total, items_completed, items_failed, items_source_failed, created_at
+FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchDraftPackageReplace :execrows
+-- No row: another process has taken the writing over.
+UPDATE execution_batches SET draft_package_id = @new_package_id::uuid, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing'
+  AND draft_package_id IS NOT DISTINCT FROM sqlc.narg('old_package_id')::uuid;
+
+-- name: BatchItemsListResults :many
+-- A page of ended items with their payloads, in their order.
+SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.status, e.status_code, p.input, p.result
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
+ORDER BY e.item_index LIMIT @items_max;
+
+-- name: BatchComplete :execrows
+-- No row: another process has taken the writing over.
+UPDATE execution_batches SET status = 'complete', output_package_id = draft_package_id, draft_package_id = NULL,
+    updated_at = now(), completed_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND draft_package_id = @package_id::uuid;
+
+-- name: BatchPostProcessingFail :execrows
+UPDATE execution_batches SET status = 'post_processing_failed', updated_at = now(), completed_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing';

@@ -16,10 +16,10 @@ import (
 // invariants: use those where the invariant is what the test is about.
 
 // NewID returns a UUIDv7, as every row has one.
-func NewID(t testing.TB) uuid.UUID {
-	t.Helper()
+func NewID(tb testing.TB) uuid.UUID {
+	tb.Helper()
 	id, err := uuid.NewV7()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return id
 }
 
@@ -27,33 +27,33 @@ func NewID(t testing.TB) uuid.UUID {
 func name(prefix string, id uuid.UUID) string { return prefix + "-" + hex.EncodeToString(id[8:]) }
 
 // Tenant inserts a tenant.
-func Tenant(t testing.TB, db queries.DBTX, options ...func(*queries.SysTenantInsertParams)) queries.SysTenantInsertParams {
-	t.Helper()
-	id := NewID(t)
+func Tenant(tb testing.TB, db queries.DBTX, options ...func(*queries.SysTenantInsertParams)) queries.SysTenantInsertParams {
+	tb.Helper()
+	id := NewID(tb)
 	row := queries.SysTenantInsertParams{ID: id, Slug: name("tenant", id)}
 	for _, option := range options {
 		option(&row)
 	}
-	require.NoError(t, queries.New().SysTenantInsert(t.Context(), db, row))
+	require.NoError(tb, queries.New().SysTenantInsert(tb.Context(), db, row))
 	return row
 }
 
 // Client inserts a client of a tenant, without a secret.
-func Client(t testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.ClientInsertParams)) queries.ClientInsertParams {
-	t.Helper()
-	id := NewID(t)
+func Client(tb testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.ClientInsertParams)) queries.ClientInsertParams {
+	tb.Helper()
+	id := NewID(tb)
 	row := queries.ClientInsertParams{ID: id, TenantID: tenantID, Name: name("client", id), Scopes: []string{"workflows:read"}}
 	for _, option := range options {
 		option(&row)
 	}
-	require.NoError(t, queries.New().ClientInsert(t.Context(), db, row))
+	require.NoError(tb, queries.New().ClientInsert(tb.Context(), db, row))
 	return row
 }
 
 // Workflow inserts a draft that has one task, the end.
-func Workflow(t testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.WorkflowInsertParams)) queries.Workflow {
-	t.Helper()
-	id := NewID(t)
+func Workflow(tb testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.WorkflowInsertParams)) queries.Workflow {
+	tb.Helper()
+	id := NewID(tb)
 	row := queries.WorkflowInsertParams{
 		ID: id, TenantID: tenantID, Alias: name("workflow", id), Version: 1, Name: "Pre-qualification",
 		InputSchema: []byte(`{"type":"object"}`),
@@ -63,18 +63,18 @@ func Workflow(t testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func
 	for _, option := range options {
 		option(&row)
 	}
-	_, err := queries.New().WorkflowAliasLock(t.Context(), db, queries.WorkflowAliasLockParams{TenantID: tenantID, Alias: row.Alias})
-	require.NoError(t, err)
-	workflow, err := queries.New().WorkflowInsert(t.Context(), db, row)
-	require.NoError(t, err)
+	_, err := queries.New().WorkflowAliasLock(tb.Context(), db, queries.WorkflowAliasLockParams{TenantID: tenantID, Alias: row.Alias})
+	require.NoError(tb, err)
+	workflow, err := queries.New().WorkflowInsert(tb.Context(), db, row)
+	require.NoError(tb, err)
 	return workflow
 }
 
 // PublishedWorkflow inserts a workflow like Workflow and makes it active.
-func PublishedWorkflow(t testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.WorkflowInsertParams)) queries.Workflow {
-	t.Helper()
-	draft := Workflow(t, db, tenantID, options...)
-	workflow, err := queries.New().WorkflowPublish(t.Context(), db, queries.WorkflowPublishParams{TenantID: tenantID, ID: draft.ID})
-	require.NoError(t, err)
+func PublishedWorkflow(tb testing.TB, db queries.DBTX, tenantID uuid.UUID, options ...func(*queries.WorkflowInsertParams)) queries.Workflow {
+	tb.Helper()
+	draft := Workflow(tb, db, tenantID, options...)
+	workflow, err := queries.New().WorkflowPublish(tb.Context(), db, queries.WorkflowPublishParams{TenantID: tenantID, ID: draft.ID})
+	require.NoError(tb, err)
 	return workflow
 }

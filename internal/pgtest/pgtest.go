@@ -30,60 +30,60 @@ const poolConns = 10
 
 // URL returns the connection string of a migrated database of the test's own,
 // which is dropped when the test ends.
-func URL(t testing.TB) string {
-	t.Helper()
+func URL(tb testing.TB) string {
+	tb.Helper()
 	template, err := templateName()
-	require.NoError(t, err)
-	return create(t, "TEMPLATE "+template)
+	require.NoError(tb, err)
+	return create(tb, "TEMPLATE "+template)
 }
 
 // EmptyURL is URL for a database without any migration.
-func EmptyURL(t testing.TB) string {
-	t.Helper()
-	return create(t, "")
+func EmptyURL(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, "")
 }
 
 // Pool returns a pool on a migrated database of the test's own: for tests where
 // commits, concurrency or notifications matter.
-func Pool(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	return OpenPool(t, URL(t))
+func Pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	return OpenPool(tb, URL(tb))
 }
 
 // OpenPool returns a pool on a database that is closed when the test ends.
-func OpenPool(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{Name: t.Name(), Conns: poolConns})
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+func OpenPool(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := postgres.NewPool(tb.Context(), url, postgres.PoolOptions{Name: tb.Name(), Conns: poolConns})
+	require.NoError(tb, err)
+	tb.Cleanup(pool.Close)
 	return pool
 }
 
 // Tx returns a transaction in a migrated database that other tests share; it is
 // rolled back when the test ends. Rows that parallel tests may insert too need
 // keys of their own, or one waits for the other: the factories make them.
-func Tx(t testing.TB) pgx.Tx {
-	t.Helper()
+func Tx(tb testing.TB) pgx.Tx {
+	tb.Helper()
 	shared, err := sharedName()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	admin, err := serverURL()
-	require.NoError(t, err)
-	tx, err := OpenPool(t, withDatabase(admin, shared)).Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	require.NoError(tb, err)
+	tx, err := OpenPool(tb, withDatabase(admin, shared)).Begin(tb.Context())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
 
 // create makes a database and returns its connection string.
-func create(t testing.TB, how string) string {
-	t.Helper()
+func create(tb testing.TB, how string) string {
+	tb.Helper()
 	admin, err := serverURL()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	id := uuid.New()
 	name := fmt.Sprintf("test_%x", id[:8])
-	require.NoError(t, administer(t.Context(), admin, "CREATE DATABASE "+name+" "+how))
-	t.Cleanup(func() {
-		require.NoError(t, administer(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
+	require.NoError(tb, administer(tb.Context(), admin, "CREATE DATABASE "+name+" "+how))
+	tb.Cleanup(func() {
+		require.NoError(tb, administer(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
 	})
 	return withDatabase(admin, name)
 }
@@ -110,8 +110,8 @@ func withDatabase(admin, name string) string {
 // templateName is the migrated database that others are cloned from; sharedName
 // is the one of rolled-back transactions. Once per process.
 var (
-	templateName = sync.OnceValues(func() (string, error) { return ensure("template") }) //nolint:gochecknoglobals // see above
-	sharedName   = sync.OnceValues(func() (string, error) { return ensure("shared") })   //nolint:gochecknoglobals // see above
+	templateName = sync.OnceValues(func() (string, error) { return ensure("template") })
+	sharedName   = sync.OnceValues(func() (string, error) { return ensure("shared") })
 )
 
 // ensure returns the migrated database of a purpose, and makes it if no other

@@ -45,29 +45,36 @@ func init() { //nolint:gochecknoinits // see above
 	os.Exit(0)
 }
 
-// serverURL is the administrative connection string of the server that all test
-// binaries share. Once per process: the lock that keeps the server alive is
-// held until the process ends.
-var serverURL = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // one server per process is the point
+// shared is the server that all test binaries share.
+type shared struct {
+	url string
+	// use keeps the server alive until the process ends; nil for another's.
+	use *embedded.Server
+}
+
+// sharedServer finds or starts it, once per process.
+var sharedServer = sync.OnceValues(func() (shared, error) {
 	if url := os.Getenv("TEST_DATABASE_URL"); url != "" {
-		return url, nil
+		return shared{url: url}, nil
 	}
 	dir, err := sharedDir()
 	if err != nil {
-		return "", err
+		return shared{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeMax)
 	defer cancel()
 	server, err := share(ctx, dir)
 	if err != nil {
-		return "", fmt.Errorf("the shared test server: %w (set TEST_DATABASE_URL to use another)", err)
+		return shared{}, fmt.Errorf("the shared test server: %w (set TEST_DATABASE_URL to use another)", err)
 	}
-	inUse = server
-	return server.URL(), nil
+	return shared{url: server.URL(), use: server}, nil
 })
 
-// inUse keeps the shared server's lock from being collected.
-var inUse *embedded.Server //nolint:gochecknoglobals // lives as long as the process
+// serverURL is the administrative connection string of the shared server.
+func serverURL() (string, error) {
+	server, err := sharedServer()
+	return server.url, err
+}
 
 // sharedDir is the directory of this user's test server for this checkout.
 func sharedDir() (string, error) {
@@ -161,7 +168,7 @@ func ensureSupervisor(dir string, pid int) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(program) //nolint:gosec,noctx // this test binary; it outlives the test
+	cmd := exec.Command(program) //nolint:noctx // this test binary; it outlives the test
 	cmd.Env = append(os.Environ(), superviseVariable+"="+dir)
 	cmd.Dir = dir
 	// Not the test's output: go test waits until that is closed.
@@ -191,8 +198,8 @@ func supervise(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // descriptors are small
-		return nil //nolint:nilerr // another supervisor is at work
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil
 	}
 	if err := os.Truncate(filepath.Join(dir, "supervisor.log"), 0); err != nil {
 		return err

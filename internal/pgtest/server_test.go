@@ -21,10 +21,10 @@ import (
 // openDir is a directory that every user may pass through.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tranche-pgtest-")
+	dir, err := os.MkdirTemp("", "tranche-pgtest-") //nolint:usetesting // t.TempDir is closed to other users
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o711)) //nolint:gosec // root's server drops to another user
+	require.NoError(t, os.Chmod(dir, 0o711))
 	return dir
 }
 
@@ -104,8 +104,8 @@ func runTests(t *testing.T, change func(*exec.Cmd), variables ...string) {
 	require.NoError(t, err)
 	content, err := os.ReadFile(program)
 	require.NoError(t, err)
-	copied := filepath.Join(openDir(t), "pgtest.test")       // go test's directory is closed to others
-	require.NoError(t, os.WriteFile(copied, content, 0o755)) //nolint:gosec // another user runs it
+	copied := filepath.Join(openDir(t), "pgtest.test") // go test's directory is closed to others
+	require.NoError(t, os.WriteFile(copied, content, 0o755))
 	cmd := exec.CommandContext(t.Context(), copied, "-test.run=^(TestPoolIsMigratedAndItsOwn|TestTxIsRolledBack)$")
 	cmd.Env = append(os.Environ(), append(variables, idleVariable+"=500ms")...)
 	if change != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	listenPingInterval = 30 * time.Second // how soon a silently dead connection is noticed
-	listenRetryWaitMin = 100 * time.Millisecond
+	listenPingInterval = 30 * time.Second       // how soon a silently dead connection is noticed
+	listenRetryWait    = 100 * time.Millisecond // doubled with every attempt
 	listenRetryWaitMax = 5 * time.Second
 )
 
@@ -57,14 +57,14 @@ func (l *Listener) Subscribe(channel string, subscription Subscription) {
 // Run listens until ctx ends, through every loss of the connection, and returns
 // ctx's error.
 func (l *Listener) Run(ctx context.Context) error {
-	wait := listenRetryWaitMin
+	wait := listenRetryWait
 	for {
 		began, err := l.listen(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if began {
-			wait = listenRetryWaitMin
+			wait = listenRetryWait
 		}
 		l.log.WarnContext(ctx, "the listening connection was lost; connecting again", "error", err, "wait", wait)
 		select {

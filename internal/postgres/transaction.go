@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	txAttemptsMax  = 5
-	txRetryWaitMin = 5 * time.Millisecond // doubled with every attempt, jittered
+	txAttemptsMax = 5
+	txRetryWait   = 5 * time.Millisecond // doubled with every attempt, jittered
 )
 
 // Beginner opens transactions: a pool or a connection; a transaction too, which
@@ -33,7 +33,7 @@ func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 		if err == nil || attempt == txAttemptsMax || !givenUp(err) {
 			return Translate(err)
 		}
-		wait := txRetryWaitMin << (attempt - 1)
+		wait := txRetryWait << (attempt - 1)
 		select {
 		case <-ctx.Done():
 			return Translate(err)

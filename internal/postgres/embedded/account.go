@@ -24,11 +24,11 @@ type account struct {
 // of an existing cluster, else postgres, else nobody.
 func serverAccount(p *place) (account, error) {
 	if uid := os.Geteuid(); uid != 0 {
-		return account{uid: uint32(uid), gid: uint32(os.Getegid()), name: strconv.Itoa(uid)}, nil //nolint:gosec // ids are 32 bits wide
+		return account{uid: uint32(uid), gid: uint32(os.Getegid()), name: strconv.Itoa(uid)}, nil
 	}
 	info, err := os.Stat(p.cluster)
 	if err == nil {
-		owner := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // what os.Stat returns on every Unix
+		owner := statOf(info)
 		if owner.Uid == 0 {
 			return account{}, fmt.Errorf("%s belongs to root, as whom PostgreSQL refuses to run: give it to another user (chown -R)", p.cluster)
 		}
@@ -92,7 +92,7 @@ func (a account) checkReach(path, remedy string) error {
 }
 
 func (a account) mayEnter(info fs.FileInfo) bool {
-	owner := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // what os.Stat returns on every Unix
+	owner := statOf(info)
 	switch perm := info.Mode().Perm(); {
 	case owner.Uid == a.uid:
 		return perm&0o100 != 0
@@ -103,6 +103,7 @@ func (a account) mayEnter(info fs.FileInfo) bool {
 	}
 }
 
-func ownerOf(info fs.FileInfo) uint32 {
-	return info.Sys().(*syscall.Stat_t).Uid //nolint:forcetypeassert // what os.Stat returns on every Unix
+// statOf is what os.Stat knows of a file on every Unix.
+func statOf(info fs.FileInfo) *syscall.Stat_t {
+	return info.Sys().(*syscall.Stat_t) //nolint:errcheck // see above
 }

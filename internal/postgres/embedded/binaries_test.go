@@ -12,10 +12,10 @@ import (
 // install puts a PostgreSQL that only knows its version into a directory.
 func install(t *testing.T, dir, version string) {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755)) //nolint:gosec // programs for all
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	script := fmt.Sprintf("#!/bin/sh\necho 'postgres (PostgreSQL) %s'\n", version)
 	for _, program := range []string{"postgres", "initdb"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte(script), 0o755)) //nolint:gosec // programs for all
+		require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte(script), 0o755))
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *place) prepareSocketDir(owner account) error {
 	if err != nil {
 		return fmt.Errorf("socket directory: %w", err)
 	}
-	if !info.IsDir() || ownerOf(info) != owner.uid || info.Mode().Perm() != 0o700 {
+	if !info.IsDir() || statOf(info).Uid != owner.uid || info.Mode().Perm() != 0o700 {
 		return fmt.Errorf("the socket directory %s is not a directory of user %d alone (mode 0700): remove it", p.socketDir, owner.uid)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (l *locks) close() {
 }
 
 func flock(file *os.File, how int) bool {
-	return syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB) == nil //nolint:gosec // descriptors are small
+	return syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB) == nil
 }
 
 // majorVersion reads which PostgreSQL made the cluster; "" when there is none.

@@ -46,7 +46,7 @@ func TestOpenAsRootDropsToAnotherUser(t *testing.T) {
 	for _, closed := range []string{"postgres", "socket"} {
 		info, err := os.Stat(filepath.Join(dir, closed))
 		require.NoError(t, err)
-		require.NotZero(t, ownerOf(info), closed)
+		require.NotZero(t, statOf(info).Uid, closed)
 		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), closed)
 	}
 
@@ -60,7 +60,7 @@ func TestOpenAsRootRefusesAClosedDirectory(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	private := t.TempDir()
-	require.NoError(t, os.Chmod(private, 0o700)) //nolint:gosec // as /root is
+	require.NoError(t, os.Chmod(private, 0o700))
 	_, err := Open(t.Context(), Options{Dir: filepath.Join(private, "data")})
 	require.ErrorContains(t, err, private+" is closed to it")
 	require.ErrorContains(t, err, "TRANCHE_DATA_DIR")
@@ -77,7 +77,7 @@ func TestOpenAsAnotherUser(t *testing.T) {
 	child.stop(t)
 	info, err := os.Stat(filepath.Join(home, "data", "postgres"))
 	require.NoError(t, err)
-	require.Equal(t, nobody, ownerOf(info))
+	require.Equal(t, nobody, statOf(info).Uid)
 
 	// Root goes on with it as the user whose data they are.
 	server := open(t, Options{Dir: filepath.Join(home, "data")})
@@ -162,7 +162,7 @@ func TestOpenRefusesADirectoryThatIsNoCluster(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	foreign := filepath.Join(dir, "postgres", "letters")
-	require.NoError(t, os.MkdirAll(foreign, 0o755)) //nolint:gosec // as somebody's directory is
+	require.NoError(t, os.MkdirAll(foreign, 0o755))
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(filepath.Dir(foreign), 12345, 12345))
 	}
@@ -175,7 +175,7 @@ func TestOpenRemovesOnlyWhatAnUnfinishedInitdbLeft(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	left := filepath.Join(dir, "initdb-123")
-	require.NoError(t, os.MkdirAll(left, 0o755)) //nolint:gosec // whatever it was
+	require.NoError(t, os.MkdirAll(left, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), []byte("mine"), 0o600))
 	open(t, Options{Dir: dir})
 	require.NoDirExists(t, left)
@@ -194,7 +194,7 @@ func TestOpenWithALongPathPutsTheSocketElsewhere(t *testing.T) {
 func TestOpenRefusesASocketDirectoryOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "socket"), 0o755)) //nolint:gosec // open to others: that is the point
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "socket"), 0o755))
 	_, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
 	require.ErrorContains(t, err, "is not a directory of user")
 }

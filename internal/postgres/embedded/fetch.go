@@ -106,7 +106,12 @@ func lockCache(ctx context.Context, cache string) (unlock func(), err error) {
 
 // openToAll lets every user read and run the binaries, whatever the umask.
 func openToAll(tree string) error {
-	return filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
@@ -118,6 +123,6 @@ func openToAll(tree string) error {
 		if entry.IsDir() || mode&0o100 != 0 {
 			mode |= 0o111
 		}
-		return os.Chmod(path, mode)
+		return root.Chmod(path, mode)
 	})
 }

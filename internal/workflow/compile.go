@@ -83,7 +83,7 @@ func (c *compiler) timeout(mode Mode, seconds int) time.Duration {
 		standard, most = TimeoutAsyncDefault, TimeoutAsyncMax
 	}
 	if seconds < 0 || seconds > int(most/time.Second) {
-		c.fault("timeoutSeconds", "", "must be between 1 and %d for a %s workflow", int(most/time.Second), mode)
+		c.fault("timeoutSeconds", "", "must be between 1 and %d where executionMode is %s", int(most/time.Second), mode)
 		return most
 	}
 	if seconds == 0 {

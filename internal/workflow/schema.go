@@ -14,8 +14,9 @@ import (
 	"tranche/internal/fault"
 )
 
-// schemaName is what the schema's document is called while it is compiled.
-const schemaName = "urn:tranche:inputSchema"
+// schemaName is what the document is called while it is compiled; relative
+// references in it lead to its siblings, which do not exist.
+const schemaName = "memory:///inputSchema"
 
 // boundDigitsMax is how many decimals a bound is shown with in a message.
 const boundDigitsMax = 20
@@ -103,11 +104,12 @@ func schemaFaults(err error, document any) []fault.Detail {
 		return mismatches(mismatch, document, "inputSchema")
 	}
 	message := "is not a valid JSON Schema"
+	var loading *jsonschema.LoadURLError
 	var pointer *jsonschema.JSONPointerNotFoundError
 	var anchor *jsonschema.AnchorNotFoundError
 	var regex *jsonschema.InvalidRegexError
 	switch {
-	case errors.Is(err, errLoading):
+	case errors.As(err, &loading):
 		message = "has a $ref or $schema that leads outside the document"
 	case errors.As(err, &pointer), errors.As(err, &anchor):
 		message = "has a $ref that leads nowhere"

@@ -328,7 +328,7 @@ func (c *compiler) label(n ast.Node, otherwise string) string {
 func (c *compiler) path(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
-		return n.Value, true
+		return n.Value, n.Value != "null"
 	case *ast.PointerNode:
 		return "#" + n.Name, true
 	case *ast.ChainNode:

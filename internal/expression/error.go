@@ -42,8 +42,7 @@ func problemf(format string, args ...any) error {
 
 // place makes err an *Error at position unless it already has a place.
 func place(err error, position Position) *Error {
-	var placed *Error
-	if errors.As(err, &placed) {
+	if placed, ok := errors.AsType[*Error](err); ok {
 		return placed
 	}
 	return &Error{Message: err.Error(), Position: position}

@@ -15,36 +15,36 @@ import (
 // all is a scope in which every root but a column's $ exists.
 var all = expression.Scope{Item: true, Last: true, Fields: true}
 
-func decode(t testing.TB, text string) any {
-	t.Helper()
+func decode(tb testing.TB, text string) any {
+	tb.Helper()
 	v, err := exactjson.Decode([]byte(text))
-	require.NoError(t, err, text)
+	require.NoError(tb, err, text)
 	return v
 }
 
-func encode(t testing.TB, v any) string {
-	t.Helper()
+func encode(tb testing.TB, v any) string {
+	tb.Helper()
 	text, err := exactjson.Encode(v)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(text)
 }
 
-func environment(t testing.TB) *expression.Env {
-	t.Helper()
+func environment(tb testing.TB) *expression.Env {
+	tb.Helper()
 	object := func(text string) map[string]any {
-		m, ok := decode(t, text).(map[string]any)
-		require.True(t, ok)
+		m, ok := decode(tb, text).(map[string]any)
+		require.True(tb, ok)
 		return m
 	}
 	return &expression.Env{
-		Input: decode(t, `{"amount": 1.10, "score": 700, "income": 3000, "installment": 450.50,
+		Input: decode(tb, `{"amount": 1.10, "score": 700, "income": 3000, "installment": 450.50,
 			"name": "Ana Núñez", "none": null, "approved": true, "big": 12345678901234567890.123456789,
 			"items": [{"price": 0.1, "qty": 3, "tag": "a"}, {"price": 0.2, "qty": 1, "tag": "b"}, {"price": 2.50, "qty": 2, "tag": "a"}],
 			"scores": [700, 650.5, 720], "nested": {"a-b": {"c": 1}}, "born": "2000-02-29", "exponent": 1e3}`),
-		Custom: decode(t, `{"campaign": "spring"}`),
-		Item:   decode(t, `{"id": "i1"}`),
+		Custom: decode(tb, `{"campaign": "spring"}`),
+		Item:   decode(tb, `{"id": "i1"}`),
 		Index:  3,
-		Last:   decode(t, `{"status": 200}`),
+		Last:   decode(tb, `{"status": 200}`),
 		Fields: object(`{"total": 5.00}`),
 		Tasks: map[string]any{
 			"score": object(`{"output": {"value": 700.00}, "status": "completed", "error": null}`),
@@ -269,6 +269,9 @@ var evaluated = map[string][][2]string{
 		{`ceil(1.01)`, `2`},
 		{`ceil(1.011, 2)`, `1.02`},
 		{`ceil(-0.5)`, `0`},
+		{`ceil(0.001)`, `1`},
+		{`floor(-0.00001, 2)`, `-0.01`},
+		{`floor(0.001)`, `0`},
 		{`abs(-1.50)`, `1.5`},
 		{`abs(1.50)`, `1.50`},
 		{`sum([0.1, 0.2])`, `0.3`},

@@ -218,7 +218,7 @@ func asNumber(c *call) (any, error) {
 }
 
 // numberText is how people type a number.
-var numberText = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`) //nolint:gochecknoglobals // compiled once, never changed
+var numberText = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 
 // plainText writes a number that was typed as JSON would.
 func plainText(text string) (string, bool) {

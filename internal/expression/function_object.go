@@ -111,7 +111,7 @@ func (r *run) merge(a, b any) (any, error) {
 	if !ok {
 		return b, nil
 	}
-	under, _ := a.(map[string]any) //nolint:errcheck // what is not an object is replaced
+	under, _ := a.(map[string]any)
 	merged := make(map[string]any, len(under))
 	for name, v := range under {
 		if err := r.member(); err != nil {

@@ -126,7 +126,7 @@ func (c *compiler) field(n ast.Node, path []string) node {
 	return c.at(n, func(r *run) (any, error) {
 		v := r.env.Fields[path[0]]
 		for _, name := range path[1:] {
-			object, _ := v.(map[string]any) //nolint:errcheck // what has no members reads as null
+			object, _ := v.(map[string]any)
 			v = object[name]
 		}
 		return v, nil
@@ -163,7 +163,7 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 			if err != nil {
 				return nil, err
 			}
-			object, _ := v.(map[string]any) //nolint:errcheck // what has no members reads as null
+			object, _ := v.(map[string]any)
 			return object[name.Value], nil
 		}), nil
 	}

@@ -218,6 +218,15 @@ func roundTo(a *number, places int, rounding apd.Rounder) (*number, error) {
 	if _, err := context.Quantize(&n.dec, &a.dec, int32(-places)); err != nil {
 		return nil, errNotComputed
 	}
+	// apd makes what is below a tenth of the last place zero in any direction.
+	if n.dec.IsZero() && !a.dec.IsZero() {
+		switch {
+		case rounding == apd.RoundCeiling && !a.dec.Negative:
+			n.dec.SetFinite(1, int32(-places))
+		case rounding == apd.RoundFloor && a.dec.Negative:
+			n.dec.SetFinite(-1, int32(-places))
+		}
+	}
 	n.dec.Reduce(&n.dec)
 	return computed(n, nil)
 }

@@ -124,7 +124,9 @@ const tokenMax = 40
 
 func (s *source) message(m string, at file.Location) string {
 	switch {
-	case strings.Contains(m, "unexpected token EOF"):
+	case strings.Contains(m, "map key"):
+		return "the name of a member is a text, a name, a number, or an expression in parentheses"
+	case strings.Contains(m, "unexpected token EOF"), strings.Contains(m, "unexpected end"):
 		return "the expression ends too early"
 	case strings.Contains(m, "unexpected token") && at.From < at.To:
 		at.To = min(at.To, at.From+tokenMax)
@@ -145,8 +147,6 @@ func (s *source) message(m string, at file.Location) string {
 		return "an argument is missing"
 	case strings.Contains(m, "expected name"):
 		return "the name of a member is expected here"
-	case strings.Contains(m, "map key"):
-		return "the name of a member is a text, a name, a number, or an expression in parentheses"
 	case strings.Contains(m, "maximum allowed nodes"):
 		return "the expression has too many parts"
 	case strings.Contains(m, "wrap predicate"):

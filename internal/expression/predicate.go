@@ -21,7 +21,7 @@ func (c *compiler) pointer(n *ast.PointerNode) (node, error) {
 		return func(r *run) (any, error) { return r.vars[vars.item], nil }, nil
 	case n.Name == "index":
 		return func(r *run) (any, error) {
-			i, _ := r.vars[vars.index].(int) //nolint:errcheck // only each sets it
+			i, _ := r.vars[vars.index].(int)
 			return newNumber(i), nil
 		}, nil
 	case n.Name == "acc" && vars.reduces:

@@ -1,7 +1,7 @@
 package expression
 
 import (
-	"errors"
+	"maps"
 	"strconv"
 )
 
@@ -81,10 +81,7 @@ func (c *treeCompiler) compile(v any, path string) filler {
 func (c *treeCompiler) leaf(text, path string) filler {
 	t, err := CompileTemplate(text, c.scope)
 	if err != nil {
-		var e *Error
-		if errors.As(err, &e) {
-			c.faults = append(c.faults, Fault{Path: path, Err: e})
-		}
+		c.faults = append(c.faults, Fault{Path: path, Err: place(err, Position{})})
 		return nil
 	}
 	if _, ok := t.Literal(); ok {
@@ -147,10 +144,7 @@ func (c *treeCompiler) object(members map[string]any, path string) filler {
 		return nil
 	}
 	return func(r *run) (any, error) {
-		made := make(map[string]any, len(members))
-		for name, v := range members {
-			made[name] = v
-		}
+		made := maps.Clone(members)
 		for _, m := range filled {
 			v, err := m.fill(r)
 			if err != nil {

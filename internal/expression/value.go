@@ -167,18 +167,21 @@ func (r *run) compare(a, b any) (int, error) {
 
 const errNotOrdered problem = "only two numbers, two texts or two dates have an order"
 
+// valueBytes is what every value counts for in a result, so that visiting one
+// is bounded where the values are small.
+const valueBytes = 8
+
 // measure checks that v, written as JSON, nests no deeper than exactjson reads
-// and takes at most limit bytes; it returns about how many. Parts that occur
-// several times count each time, as they are written each time.
+// and takes at most about limit bytes; it returns how many it counted. Parts
+// that occur several times count each time, as they are written each time.
 func measure(v any, depth, limit int) (int, error) {
-	size := 0
+	size := valueBytes
 	switch v := v.(type) {
 	case string:
-		size = len(v) + 2
+		size += len(v)
 	case json.Number:
-		size = len(v)
+		size += len(v)
 	case []any:
-		size = 2 + len(v)
 		for _, item := range v {
 			n, err := measurePart(item, depth, limit-size)
 			if err != nil {
@@ -187,17 +190,14 @@ func measure(v any, depth, limit int) (int, error) {
 			size += n
 		}
 	case map[string]any:
-		size = 2
 		for name, member := range v {
-			size += len(name) + 4
+			size += len(name)
 			n, err := measurePart(member, depth, limit-size)
 			if err != nil {
 				return 0, err
 			}
 			size += n
 		}
-	default:
-		size = 5
 	}
 	if size > limit {
 		return 0, errMemory

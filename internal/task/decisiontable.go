@@ -281,9 +281,12 @@ func (b *tableBuilder) place() {
 		b.axes[i] = newAxis(together)
 	}
 	b.conditions = make([]condition, 0, len(b.rules)*len(b.columns))
+	b.hulls = make([]span, 0, len(b.rules)*len(b.columns))
 	for i := range b.rules {
 		for j, c := range b.columns {
-			b.conditions = append(b.conditions, newCondition(b.axes[c.axis].place(b.cells[j][i]), b.cellExprs[j][i]))
+			placed := condition{spans: b.axes[c.axis].place(b.cells[j][i]), expr: b.cellExprs[j][i]}
+			b.conditions = append(b.conditions, placed)
+			b.hulls = append(b.hulls, placed.hull())
 		}
 	}
 }

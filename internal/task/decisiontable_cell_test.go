@@ -18,8 +18,7 @@ func holds(t require.TestingT, source string, v any) bool {
 	c, err := parseCell(source)
 	require.NoError(t, err, source)
 	a := newAxis([]cell{c})
-	placed := newCondition(a.place(c), -1)
-	return placed.holds(a.rank(v))
+	return contain(a.place(c), a.rank(v))
 }
 
 func TestCells(t *testing.T) {

@@ -51,7 +51,7 @@ func startsWith(path, prefix []string) bool {
 // undecided reports whether a rule's hits depend on more than independent columns.
 func (t *table) undecided(rule int, dependent []bool) bool {
 	for i, c := range t.row(rule) {
-		if c.expr >= 0 || (dependent[i] && c.first != t.axes[t.columns[i].axis].all()) {
+		if c.expr >= 0 || dependent[i] && !covers(c.spans, []span{t.axes[t.columns[i].axis].all()}) {
 			return true
 		}
 	}

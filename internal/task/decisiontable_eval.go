@@ -16,8 +16,11 @@ type table struct {
 	axes      []*axis
 	outputs   []output
 	rules     []rule
-	// conditions holds every rule's cells, one rule after the other.
+	// conditions holds every rule's cells, one rule after the other. hulls are
+	// theirs: the scan over rules reads only these, in one stretch of memory,
+	// and asks the conditions of the few rules that they leave.
 	conditions []condition
+	hulls      []span
 	// expressions are the distinct expression cells; each is evaluated at most
 	// once per evaluation of the table.
 	expressions []cellExpression
@@ -56,28 +59,18 @@ type column struct {
 }
 
 // condition is a cell of a rule: spans of the column's axis, and for an
-// expression cell also the expression. The first span, which mostly is the
-// only one, is kept beside the list so that the scan over rules stays in one
-// stretch of memory; it is empty where the list is.
+// expression cell also the expression.
 type condition struct {
-	first span
 	spans []span
 	expr  int // of table.expressions, or -1
 }
 
-func newCondition(spans []span, expr int) condition {
-	c := condition{first: span{low: 1, high: 0}, spans: spans, expr: expr}
-	if len(spans) > 0 {
-		c.first = spans[0]
+// hull is the smallest span around all of a condition's.
+func (c *condition) hull() span {
+	if len(c.spans) == 0 {
+		return span{low: 1, high: 0}
 	}
-	return c
-}
-
-func (c *condition) holds(rank uint32) bool {
-	if rank <= c.first.high {
-		return rank >= c.first.low
-	}
-	return len(c.spans) > 1 && contain(c.spans[1:], rank)
+	return span{c.spans[0].low, c.spans[len(c.spans)-1].high}
 }
 
 type cellExpression struct {
@@ -225,29 +218,42 @@ func (k kind) String() string {
 	}
 }
 
+// next returns the first rule from an index on that holds, or -1.
+func (e *evaluation) next(from int) (int, error) {
+	columns := len(e.columns)
+rules:
+	for i := from; i < len(e.rules); i++ {
+		for j, hull := range e.hulls[i*columns : (i+1)*columns] {
+			if rank := e.ranks[j]; rank < hull.low || rank > hull.high {
+				continue rules
+			}
+		}
+		if hit, err := e.hits(i); err != nil || hit {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
 // hits reports whether a rule holds. Expressions are only asked when every
 // other cell of the rule holds.
 func (e *evaluation) hits(ruleIndex int) (bool, error) {
-	row := e.conditions[ruleIndex*len(e.columns) : (ruleIndex+1)*len(e.columns)]
-	asks := false
+	row := e.row(ruleIndex)
 	for i := range row {
-		if !row[i].holds(e.ranks[i]) {
+		if !contain(row[i].spans, e.ranks[i]) {
 			return false, nil
 		}
-		asks = asks || row[i].expr >= 0
-	}
-	if !asks {
-		return true, nil
 	}
 	for i := range row {
 		if row[i].expr < 0 {
 			continue
 		}
-		if holds, err := e.ask(row[i].expr); err != nil || !holds {
-			if err != nil {
-				err = failureAt(codeDecisionTable, fmt.Sprintf("rules[%d].when[%d]", ruleIndex, i), err)
-			}
-			return false, err
+		holds, err := e.ask(row[i].expr)
+		if err != nil {
+			return false, failureAt(codeDecisionTable, fmt.Sprintf("rules[%d].when[%d]", ruleIndex, i), err)
+		}
+		if !holds {
+			return false, nil
 		}
 	}
 	return true, nil
@@ -265,14 +271,4 @@ func (e *evaluation) ask(expr int) (bool, error) {
 	}
 	e.memo[expr] = memo{known: true, holds: holds}
 	return holds, nil
-}
-
-// next returns the first rule from an index on that holds, or -1.
-func (e *evaluation) next(from int) (int, error) {
-	for i := from; i < len(e.rules); i++ {
-		if hit, err := e.hits(i); err != nil || hit {
-			return i, err
-		}
-	}
-	return -1, nil
 }

@@ -87,9 +87,6 @@ func configurationRow(t *testing.T, f *kong.Flag) string {
 	if standard != "" {
 		standard = "`" + standard + "`"
 	}
-	help, _, _ := strings.Cut(f.Help, " ("+f.Default+")")
-	if rest := strings.TrimPrefix(f.Help, help+" ("+f.Default+")"); rest != f.Help {
-		help += rest
-	}
+	help := strings.Replace(f.Help, " ("+f.Default+")", "", 1)
 	return fmt.Sprintf("| `--%s` | `%s` | %s | %s |\n", f.Name, f.Envs[0], standard, help)
 }

@@ -126,8 +126,10 @@ func localURL(listener net.Listener) string {
 
 // ifNotStopped drops the error of a start that a signal interrupted.
 func ifNotStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }

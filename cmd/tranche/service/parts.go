@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"tranche/api"
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
@@ -26,11 +28,16 @@ const readyTimeMax = 2 * time.Second
 type parts struct {
 	egress  *egress.Client
 	catalog *catalog.Catalog
-	// executions serves requests, background the jobs: each with the pool of
-	// its own side, so that neither can starve the other.
-	executions *execution.Service
-	background *execution.Service
+	// requests and background each have the pool of their own side, so that
+	// neither can starve the other.
+	requests   *side
+	background *side
+}
+
+// side is what runs executions and batches over one pool.
+type side struct {
 	store      *storage.Store
+	executions *execution.Service
 	batches    *batch.Service
 }
 
@@ -44,26 +51,15 @@ func (s *Service) assemble() error {
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
 	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{HTTP: p.egress, Log: s.config.Log}))
-	executions := execution.Config{
-		Pool: s.pools.API, Jobs: enqueue, Catalog: p.catalog,
-		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
-		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
-	}
-	p.executions = execution.New(executions)
-	executions.Pool = s.pools.Workers
-	p.background = execution.New(executions)
-	p.store = storage.New(s.pools.API)
-	batches := batch.Config{
-		Pool: s.pools.API, Jobs: enqueue, Catalog: p.catalog, Executions: p.executions, Store: p.store,
-		Clock: s.config.Clock, Log: s.config.Log,
-	}
-	p.batches = batch.New(batches)
-	batches.Pool, batches.Executions, batches.Store = s.pools.Workers, p.background, storage.New(s.pools.Workers)
+	p.requests = s.newSide(s.pools.API, p.catalog, enqueue)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
 			ProcessID: s.process.ID, Logger: s.config.Log,
-			Workers: workers.New(workers.Parts{Pool: s.pools.Workers, Executions: p.background, Batches: batch.New(batches)}),
+			Workers: workers.New(workers.Parts{
+				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches,
+			}),
 		})
 		if err != nil {
 			return err
@@ -72,9 +68,23 @@ func (s *Service) assemble() error {
 	s.handler = api.New(api.Config{
 		Log: s.config.Log, Clock: s.config.Clock,
 		Verify: s.identity.Verify, Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
-		Identity: s.identity, Catalog: p.catalog, Executions: p.executions, Pool: s.pools.API,
+		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions, Pool: s.pools.API,
 	})
 	return nil
+}
+
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client) *side {
+	store := storage.New(pool)
+	executions := execution.New(execution.Config{
+		Pool: pool, Jobs: enqueue, Catalog: plans,
+		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
+		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
+	})
+	batches := batch.New(batch.Config{
+		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Store: store,
+		Clock: s.config.Clock, Log: s.config.Log,
+	})
+	return &side{store: store, executions: executions, batches: batches}
 }
 
 // readiness are the checks of /readyz.

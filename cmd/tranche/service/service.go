@@ -161,11 +161,11 @@ func (s *Service) drain(ctx context.Context) error {
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() error {
-		s.parts.executions.Stop(patience)
+		s.parts.requests.executions.Stop(patience)
 		return nil
 	})
 	group.Go(func() error {
-		defer s.parts.background.Stop(patience)
+		defer s.parts.background.executions.Stop(patience)
 		if s.workers == nil {
 			return nil
 		}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -192,13 +193,12 @@ func (b *tableBuilder) readCondition(r *workflow.ConfigReader, index int, v any)
 	case v == nil:
 	case isText:
 		parsed, err := parseCell(source)
-		switch {
-		case err == nil:
-			read = parsed
-		case err == errNotCell: //nolint:errorlint // parseCell returns it as it is
+		if errors.Is(err, errNotCell) {
 			expr = b.cellExpression(r, index, source)
-		default:
+		} else if err != nil {
 			b.fault(r, at, "%s", err)
+		} else {
+			read = parsed
 		}
 	default:
 		constant, err := literalOf(v)

@@ -34,8 +34,10 @@ func TestDecisionTablePolicies(t *testing.T) {
 		{"first", `{}`, `{"decision":"ask"}`},
 		{"first", `{"score":null,"vip":true}`, `{"decision":"approve","limit":{"note":"vip"}}`},
 		{"collect", `{"score":1}`, `[]`},
-		{"collect", `{"score":600,"region":"north"}`,
-			`[{"decision":"refer","limit":{"amount":1.10,"note":null}},{"decision":"refer","limit":{"amount":5000,"note":{"a":1}}}]`},
+		{
+			"collect", `{"score":600,"region":"north"}`,
+			`[{"decision":"refer","limit":{"amount":1.10,"note":null}},{"decision":"refer","limit":{"amount":5000,"note":{"a":1}}}]`,
+		},
 		{"priority", `{"score":600,"region":"north"}`, `{"decision":"refer","limit":{"amount":1.10,"note":null}}`},
 	} {
 		p := program(t, "decision-table", fmt.Sprintf(scoring, c.policy))
@@ -184,8 +186,10 @@ func TestDecisionTableRefusals(t *testing.T) {
 		{table(field, out, `{"when":[""],"then":["$"]}`), at + "rules[0].then[0]", "$"},
 		{`{"hitPolicy":"any","inputs":[],"outputs":[{"name":"a"}],"rules":[]}`, at + "hitPolicy", "must be one of"},
 		{`{"aggregate":"sum","inputs":[],"outputs":[{"name":"a"}],"rules":[]}`, at + "aggregate", "only the hit policy collect"},
-		{`{"hitPolicy":"priority","inputs":[],"outputs":[{"name":"a","values":[1]}],"rules":[{"when":[],"then":[2]}]}`,
-			at + "rules[0].then[0]", "not among the output's values"},
+		{
+			`{"hitPolicy":"priority","inputs":[],"outputs":[{"name":"a","values":[1]}],"rules":[{"when":[],"then":[2]}]}`,
+			at + "rules[0].then[0]", "not among the output's values",
+		},
 	})
 }
 

@@ -18,25 +18,39 @@ func TestEnd(t *testing.T) {
 		end    workflow.End
 	}{
 		{`{}`, `null`, workflow.End{}},
-		{`{"status":"failed","statusCode":418,"errorMessage":"no {{ input.what }}"}`, `null`,
-			workflow.End{Failed: true, StatusCode: 418, ErrorMessage: "no tea"}},
-		{`{"status":"{{ input.ok ? \"completed\" : \"failed\" }}","statusCode":"{{ input.code }}"}`, `null`,
-			workflow.End{Failed: true, StatusCode: 409}},
-		{`{"output":{"a":"{{ input.amount }}"},"customOutput":["{{ input.what }}"]}`, `{"a":1.10}`,
-			workflow.End{CustomOutput: []any{"tea"}}},
-		{`{"output":"{{ input }}","customOutput":"{{ input.amount }}"}`, `{"amount":1.10,"code":409,"list":["x",2],"ok":false,"what":"tea"}`,
-			workflow.End{CustomOutput: num("1.10")}},
-		{`{"notes":["n {{ input.amount }}",null,3],"tags":"{{ input.list }}"}`, `null`,
-			workflow.End{Notes: []string{"n 1.10", "3"}, Tags: []string{"x", "2"}}},
-		{`{"notices":[{"code":"C","level":"warning","message":"{{ input.what }} is out","source":"kitchen"},{"message":"m"}]}`, `null`,
+		{
+			`{"status":"failed","statusCode":418,"errorMessage":"no {{ input.what }}"}`, `null`,
+			workflow.End{Failed: true, StatusCode: 418, ErrorMessage: "no tea"},
+		},
+		{
+			`{"status":"{{ input.ok ? \"completed\" : \"failed\" }}","statusCode":"{{ input.code }}"}`, `null`,
+			workflow.End{Failed: true, StatusCode: 409},
+		},
+		{
+			`{"output":{"a":"{{ input.amount }}"},"customOutput":["{{ input.what }}"]}`, `{"a":1.10}`,
+			workflow.End{CustomOutput: []any{"tea"}},
+		},
+		{
+			`{"output":"{{ input }}","customOutput":"{{ input.amount }}"}`, `{"amount":1.10,"code":409,"list":["x",2],"ok":false,"what":"tea"}`,
+			workflow.End{CustomOutput: num("1.10")},
+		},
+		{
+			`{"notes":["n {{ input.amount }}",null,3],"tags":"{{ input.list }}"}`, `null`,
+			workflow.End{Notes: []string{"n 1.10", "3"}, Tags: []string{"x", "2"}},
+		},
+		{
+			`{"notices":[{"code":"C","level":"warning","message":"{{ input.what }} is out","source":"kitchen"},{"message":"m"}]}`, `null`,
 			workflow.End{Notices: []workflow.Notice{
 				{Code: "C", Level: workflow.LevelWarning, Message: "tea is out", Source: "kitchen"},
 				{Level: workflow.LevelInfo, Message: "m"},
-			}}},
-		{`{"attachments":[{"fileName":"{{ input.what }}.pdf","metadata":{"n":"{{ input.amount }}"}},{"fileName":"b.csv"}]}`, `null`,
+			}},
+		},
+		{
+			`{"attachments":[{"fileName":"{{ input.what }}.pdf","metadata":{"n":"{{ input.amount }}"}},{"fileName":"b.csv"}]}`, `null`,
 			workflow.End{Attachments: []workflow.Attachment{
 				{FileName: "tea.pdf", Metadata: map[string]any{"n": num("1.10")}}, {FileName: "b.csv", Metadata: map[string]any{}},
-			}}},
+			}},
+		},
 	} {
 		p := program(t, "end", c.config)
 		require.False(t, p.Effect())

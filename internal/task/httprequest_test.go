@@ -82,16 +82,24 @@ func TestHTTPRequestSends(t *testing.T) {
 		want   received
 	}{
 		{`{"url":"URL/a"}`, received{"GET", "/a", "", http.Header{"Idempotency-Key": {"e1/t"}, "User-Agent": {"Tranche"}}}},
-		{`{"url":"URL/a","method":"DELETE","headers":{"x-plain":"{{ input.name }}","X-Number":7,"X-None":"{{ input.none }}","Accept":"text/csv"}}`,
-			received{"DELETE", "/a", "", http.Header{"X-Plain": {"Ada B"}, "X-Number": {"7"}, "X-None": nil, "Accept": {"text/csv"}}}},
-		{`{"url":"URL/a","method":"POST","body":{"amount":"{{ input.amount }}","list":[1.10,"{{ input.name }}!"],"none":"{{ input.none }}"}}`,
-			received{"POST", "/a", `{"amount":1000.10,"list":[1.10,"Ada B!"],"none":null}`, http.Header{"Content-Type": {"application/json"}}}},
+		{
+			`{"url":"URL/a","method":"DELETE","headers":{"x-plain":"{{ input.name }}","X-Number":7,"X-None":"{{ input.none }}","Accept":"text/csv"}}`,
+			received{"DELETE", "/a", "", http.Header{"X-Plain": {"Ada B"}, "X-Number": {"7"}, "X-None": nil, "Accept": {"text/csv"}}},
+		},
+		{
+			`{"url":"URL/a","method":"POST","body":{"amount":"{{ input.amount }}","list":[1.10,"{{ input.name }}!"],"none":"{{ input.none }}"}}`,
+			received{"POST", "/a", `{"amount":1000.10,"list":[1.10,"Ada B!"],"none":null}`, http.Header{"Content-Type": {"application/json"}}},
+		},
 		{`{"url":"URL/a","method":"PUT","body":"{{ input.amount }}"}`, received{"PUT", "/a", `1000.10`, nil}},
-		{`{"url":"URL/a","method":"PATCH","bodyText":"<a>{{ input.amount }}</a>","headers":{"content-type":"application/xml"}}`,
-			received{"PATCH", "/a", `<a>1000.10</a>`, http.Header{"Content-Type": {"application/xml"}}}},
+		{
+			`{"url":"URL/a","method":"PATCH","bodyText":"<a>{{ input.amount }}</a>","headers":{"content-type":"application/xml"}}`,
+			received{"PATCH", "/a", `<a>1000.10</a>`, http.Header{"Content-Type": {"application/xml"}}},
+		},
 		{`{"url":"URL/a","method":"POST","bodyText":"{{ input.none }}"}`, received{"POST", "/a", ``, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}}},
-		{`{"url":"URL/a?x=1","query":{"q":"a&b=c d/é","n":5,"no":"{{ input.none }}","flag":true,"ids":["a","{{ input.amount }}",null]}}`,
-			received{"GET", "/a?x=1&flag=true&ids=a&ids=1000.10&n=5&q=a%26b%3Dc%20d/%C3%A9", "", nil}},
+		{
+			`{"url":"URL/a?x=1","query":{"q":"a&b=c d/é","n":5,"no":"{{ input.none }}","flag":true,"ids":["a","{{ input.amount }}",null]}}`,
+			received{"GET", "/a?x=1&flag=true&ids=a&ids=1000.10&n=5&q=a%26b%3Dc%20d/%C3%A9", "", nil},
+		},
 		{`{"url":"URL/a","query":{"a&b":"1"}}`, received{"GET", "/a?a%26b=1", "", nil}},
 	} {
 		_, err := s.request(t, c.config).Run(t.Context(), callWith(t, `{"name":"Ada B","amount":1000.10}`))
@@ -232,10 +240,17 @@ func TestHTTPRequestSuccessStatus(t *testing.T) {
 		status        int
 		ok            bool
 	}{
-		{`null`, 200, true}, {`null`, 299, true}, {`null`, 302, false}, {`null`, 404, false},
-		{`404`, 404, true}, {`404`, 200, false},
-		{`"200-204, 404"`, 204, true}, {`"200-204, 404"`, 404, true}, {`"200-204, 404"`, 205, false},
-		{`[200,"400-499"]`, 422, true}, {`[200,"400-499"]`, 201, false},
+		{`null`, 200, true},
+		{`null`, 299, true},
+		{`null`, 302, false},
+		{`null`, 404, false},
+		{`404`, 404, true},
+		{`404`, 200, false},
+		{`"200-204, 404"`, 204, true},
+		{`"200-204, 404"`, 404, true},
+		{`"200-204, 404"`, 205, false},
+		{`[200,"400-499"]`, 422, true},
+		{`[200,"400-499"]`, 201, false},
 		{`302`, 302, true},
 	} {
 		p := s.request(t, fmt.Sprintf(`{"url":"URL/%d","successStatus":%s}`, c.status, c.successStatus))

@@ -14,24 +14,24 @@ import (
 	"tranche/internal/workflow"
 )
 
-func decode(t testing.TB, text string) any {
-	t.Helper()
+func decode(tb testing.TB, text string) any {
+	tb.Helper()
 	v, err := exactjson.Decode([]byte(text))
-	require.NoError(t, err, text)
+	require.NoError(tb, err, text)
 	return v
 }
 
-func encode(t testing.TB, v any) string {
-	t.Helper()
+func encode(tb testing.TB, v any) string {
+	tb.Helper()
 	text, err := exactjson.Encode(v)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(text)
 }
 
 // plan compiles tasks and edges, given as JSON arrays.
-func plan(t testing.TB, types map[string]workflow.TaskType, tasks, edges string) (*workflow.Plan, []fault.Detail) {
-	t.Helper()
-	def, details := workflow.Parse(nil, decode(t, tasks), decode(t, edges), types)
+func plan(tb testing.TB, types map[string]workflow.TaskType, tasks, edges string) (*workflow.Plan, []fault.Detail) {
+	tb.Helper()
+	def, details := workflow.Parse(nil, decode(tb, tasks), decode(tb, edges), types)
 	if len(details) > 0 {
 		return nil, details
 	}
@@ -40,16 +40,16 @@ func plan(t testing.TB, types map[string]workflow.TaskType, tasks, edges string)
 		return compiled, nil
 	}
 	failed, ok := errors.AsType[*fault.Error](err)
-	require.True(t, ok)
-	require.ErrorIs(t, err, fault.Unprocessable)
-	require.NotEmpty(t, failed.Details)
+	require.True(tb, ok)
+	require.ErrorIs(tb, err, fault.Unprocessable)
+	require.NotEmpty(tb, failed.Details)
 	return nil, failed.Details
 }
 
 // compile compiles a workflow of one task, t, with a config given as JSON.
-func compile(t testing.TB, types map[string]workflow.TaskType, kind, config string) (workflow.Program, []fault.Detail) {
-	t.Helper()
-	p, details := plan(t, types, `[{"id":"t","type":"`+kind+`","config":`+config+`}]`, `[]`)
+func compile(tb testing.TB, types map[string]workflow.TaskType, kind, config string) (workflow.Program, []fault.Detail) {
+	tb.Helper()
+	p, details := plan(tb, types, `[{"id":"t","type":"`+kind+`","config":`+config+`}]`, `[]`)
 	if p == nil {
 		return nil, details
 	}
@@ -57,36 +57,36 @@ func compile(t testing.TB, types map[string]workflow.TaskType, kind, config stri
 }
 
 // program is compile of a config without faults.
-func program(t testing.TB, kind, config string) workflow.Program {
-	t.Helper()
-	p, details := compile(t, Types(Ports{HTTP: egress.New(nil)}), kind, config)
-	require.Empty(t, details, config)
+func program(tb testing.TB, kind, config string) workflow.Program {
+	tb.Helper()
+	p, details := compile(tb, Types(Ports{HTTP: egress.New(nil)}), kind, config)
+	require.Empty(tb, details, config)
 	return p
 }
 
-func callWith(t testing.TB, input string) *workflow.Call {
-	t.Helper()
+func callWith(tb testing.TB, input string) *workflow.Call {
+	tb.Helper()
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	return &workflow.Call{
-		Env:         &expression.Env{Input: decode(t, input), Now: at, ExecutionID: "e1", Path: "t"},
+		Env:         &expression.Env{Input: decode(tb, input), Now: at, ExecutionID: "e1", Path: "t"},
 		ExecutionID: "e1", Path: "t", IdempotencyKey: "e1/t", Attempt: 1, At: at,
 	}
 }
 
 // run runs a program and gives its output as JSON.
-func run(t testing.TB, p workflow.Program, input string) (string, workflow.Result) {
-	t.Helper()
-	result, err := p.Run(t.Context(), callWith(t, input))
-	require.NoError(t, err)
-	return encode(t, result.Output), result
+func run(tb testing.TB, p workflow.Program, input string) (string, workflow.Result) {
+	tb.Helper()
+	result, err := p.Run(tb.Context(), callWith(tb, input))
+	require.NoError(tb, err)
+	return encode(tb, result.Output), result
 }
 
 // failing runs a program that must fail.
-func failing(t testing.TB, p workflow.Program, input string) *workflow.TaskError {
-	t.Helper()
-	_, err := p.Run(t.Context(), callWith(t, input))
+func failing(tb testing.TB, p workflow.Program, input string) *workflow.TaskError {
+	tb.Helper()
+	_, err := p.Run(tb.Context(), callWith(tb, input))
 	failed, ok := errors.AsType[*workflow.TaskError](err)
-	require.True(t, ok, "%v", err)
+	require.True(tb, ok, "%v", err)
 	return failed
 }
 

@@ -15,8 +15,10 @@ func TestTransform(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ fields, want string }{
 		{`{}`, `{}`},
-		{`{"a":"{{ input.income }}","b":"x {{ input.income }}","c":1.10,"d":null,"e":[true,"{{ input.name }}"],"f":{}}`,
-			`{"a":1000.10,"b":"x 1000.10","c":1.10,"d":null,"e":[true,"Ada"],"f":{}}`},
+		{
+			`{"a":"{{ input.income }}","b":"x {{ input.income }}","c":1.10,"d":null,"e":[true,"{{ input.name }}"],"f":{}}`,
+			`{"a":1000.10,"b":"x 1000.10","c":1.10,"d":null,"e":[true,"Ada"],"f":{}}`,
+		},
 		{`{"total":"{{ $.part * 2 }}","part":"{{ input.income / 4 }}"}`, `{"part":250.025,"total":500.05}`},
 		{`{"z":"{{ $.y }}","y":"{{ $.x }}","x":7}`, `{"x":7,"y":7,"z":7}`},
 		{`{"a":{"b":"{{ $.c }}","d":{"e":"{{ $.a.b }}"}},"c":"{{ input.name }}"}`, `{"a":{"b":"Ada","d":{"e":"Ada"}},"c":"Ada"}`},

@@ -70,6 +70,7 @@ var refused = []struct {
 	{`"a" matches "("`, 13, "the regular expression is not valid"},
 	{`regexMatch("a", "(")`, 17, "the regular expression is not valid"},
 	{`regexReplace("a", "` + strings.Repeat("a", 1001) + `", "")`, 19, "at most 1000 characters"},
+	{`"a" matches "(abcdefghijklmnopqrstuvwxyz){1000}"`, 13, "the regular expression repeats too much"},
 	{`"a\u0000"`, 1, "a text cannot contain a NUL character"},
 	{`b"abc"`, 1, "a text is written without b"},
 	{`{1 + 1: 2}`, 4, "“+” is not expected here"},

@@ -8,8 +8,14 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// regexLengthMax bounds a pattern, in bytes.
-const regexLengthMax = 1_000
+// Limits of a pattern: its bytes, and the instructions that it becomes when
+// its repetitions are written out.
+const (
+	regexLengthMax       = 1_000
+	regexInstructionsMax = 10_000
+)
+
+const errRegex problem = "the regular expression is not valid (the syntax is that of RE2)"
 
 // literalPattern compiles a pattern that is written out, so that a mistake is
 // found early and the work is done once.
@@ -30,19 +36,31 @@ func newPattern(text string) (*pattern, error) {
 	if len(text) > regexLengthMax {
 		return nil, problemf("a regular expression has at most %d characters", regexLengthMax)
 	}
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return nil, problem("the regular expression is not valid (the syntax is that of RE2)")
-	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, problem("the regular expression is not valid (the syntax is that of RE2)")
+		return nil, errRegex
 	}
-	program, err := syntax.Compile(parsed.Simplify())
+	size := instructions(parsed)
+	if size > regexInstructionsMax {
+		return nil, problem("the regular expression repeats too much")
+	}
+	compiled, err := regexp.Compile(text)
 	if err != nil {
-		return nil, problem("the regular expression is not valid (the syntax is that of RE2)")
+		return nil, errRegex
 	}
-	return &pattern{Regexp: compiled, instructions: len(program.Inst)}, nil
+	return &pattern{Regexp: compiled, instructions: size}, nil
+}
+
+// instructions estimates how many instructions a pattern becomes.
+func instructions(re *syntax.Regexp) int {
+	size := 1 + len(re.Rune)
+	for _, part := range re.Sub {
+		size += instructions(part)
+	}
+	if re.Op == syntax.OpRepeat {
+		size *= 1 + max(re.Min, re.Max)
+	}
+	return size
 }
 
 // pattern returns a compiled pattern and accounts for using it on a text of

@@ -20,8 +20,8 @@ import (
 
 const jsonType = "application/json"
 
-// bodyReadTimeout is how long a body may take to arrive before 408.
-const bodyReadTimeout = 30 * time.Second
+// bodyTimeMaxDefault is how long a body may take to arrive before 408.
+const bodyTimeMaxDefault = 30 * time.Second
 
 // wholeBody names the body as a whole in details.
 const wholeBody = "body"
@@ -40,7 +40,7 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	}
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
-	text, err := receive(w, r, declared(op).bodyMax)
+	text, err := s.receive(w, r, declared(op).bodyMax)
 	if err == nil {
 		err = checkContentType(r, text)
 	}
@@ -59,8 +59,8 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	})
 }
 
-// receive reads a body of at most limit bytes within bodyReadTimeout.
-func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// receive reads a body of at most limit bytes within bodyTimeMax.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if limit == 0 {
 		limit = bodyMaxDefault
 	}
@@ -72,22 +72,24 @@ func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	// limit in bytes holds regardless.
 	control := http.NewResponseController(w)
 	//nolint:forbidigo // a deadline of the connection is of the machine's clock
-	_ = control.SetReadDeadline(time.Now().Add(bodyReadTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(s.bodyTimeMax))
 	var text bytes.Buffer
 	if r.ContentLength > 0 {
 		text.Grow(int(r.ContentLength))
 	}
 	n, err := io.Copy(&text, io.LimitReader(r.Body, limit+1))
-	_ = control.SetReadDeadline(time.Time{})
 	var timeout net.Error
 	switch {
 	case n > limit:
 		return nil, tooLarge
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil, fault.Wrap(err, fault.Timeout, "the body took longer than %d s to arrive", int(bodyReadTimeout.Seconds()))
+		w.Header().Set("Connection", "close") // or the server would wait for the rest
+		return nil, fault.Wrap(err, fault.Timeout, "the body took longer than %d s to arrive", int(s.bodyTimeMax.Seconds()))
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "the body could not be read to its end")
 	}
+	// The handler may take longer than the body; register has Huma do the same.
+	_ = control.SetReadDeadline(time.Time{})
 	return text.Bytes(), nil
 }
 

@@ -1,16 +1,22 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"tranche/api"
@@ -45,22 +51,158 @@ func TestOpenAPIGolden(t *testing.T) {
 	}
 }
 
-func TestSmoke(t *testing.T) {
+// TestEveryOperationIsDocumented names what an operation's declaration lacks.
+func TestEveryOperationIsDocumented(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
-	for _, target := range []string{"GET /healthz", "POST /healthz", "GET /nothing", "GET /healthz?x=1", "GET /docs/", "GET /readyz"} {
-		w := httptest.NewRecorder()
-		m, p, _ := cutSpace(target)
-		s.ServeHTTP(w, httptest.NewRequest(m, p, http.NoBody))
-		t.Log(target, w.Code, w.Header(), w.Body.String())
+	text := newServer(t).Document()
+	spec, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	require.NoError(t, spec.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("tranche:openapi.json", tree))
+	d := documentation{t: t, compiler: compiler}
+	seen := map[string]bool{}
+	for path, item := range spec.Paths.Map() {
+		for method, op := range item.Operations() {
+			d.at = method + " " + path
+			d.operation(path, method, op)
+			d.want(!seen[op.OperationID], "an operationId of its own")
+			seen[op.OperationID] = true
+		}
+	}
+	require.Empty(t, d.missing)
+}
+
+// documentation collects what is missing.
+type documentation struct {
+	t        *testing.T
+	compiler *jsonschema.Compiler
+	at       string
+	missing  []string
+}
+
+func (d *documentation) want(ok bool, what string) {
+	if !ok {
+		d.missing = append(d.missing, d.at+": "+what)
 	}
 }
 
-func cutSpace(s string) (string, string, bool) {
-	for i := range s {
-		if s[i] == ' ' {
-			return s[:i], s[i+1:], true
+func (d *documentation) operation(path, method string, op *openapi3.Operation) {
+	d.want(op.OperationID != "", "an operationId")
+	d.want(op.Summary != "", "a summary")
+	d.want(op.Description != "", "a description")
+	d.want(len(op.Tags) == 1 && op.Tags[0] != "", "a tag")
+	d.want(op.Security != nil, "security, empty for public ones")
+	secured := op.Security != nil && len(*op.Security) > 0
+	expected := []int{400, 429, 500, 503}
+	if secured {
+		d.want(len((*op.Security)[0]["bearer"]) == 1, "the scope of its security")
+		expected = append(expected, 401, 403)
+	}
+	if strings.Contains(path, "{") {
+		expected = append(expected, 404)
+	}
+	if op.RequestBody != nil {
+		expected = append(expected, 408, 413, 415)
+	}
+	for _, status := range expected {
+		d.want(op.Responses.Status(status) != nil, fmt.Sprintf("the response %d", status))
+	}
+	for _, parameter := range op.Parameters {
+		d.want(parameter.Value.Description != "", "a description of parameter "+parameter.Value.Name)
+	}
+	pointer := "/paths/" + escape(path) + "/" + strings.ToLower(method)
+	if op.RequestBody != nil {
+		d.content(op.RequestBody.Value.Content, pointer+"/requestBody", "request")
+	}
+	successes := 0
+	for status, response := range op.Responses.Map() {
+		if status[0] == '2' {
+			successes++
+		}
+		at := pointer + "/responses/" + status
+		if response.Ref != "" {
+			at = strings.TrimPrefix(response.Ref, "#")
+		}
+		d.want(response.Value.Description != nil && *response.Value.Description != "", "a description of "+status)
+		d.want(response.Value.Headers["X-Request-Id"] != nil, "the header X-Request-Id of "+status)
+		d.content(response.Value.Content, at, "response "+status)
+	}
+	d.want(successes > 0, "a success")
+}
+
+// content wants an example of every JSON content that its schema accepts.
+func (d *documentation) content(content openapi3.Content, pointer, what string) {
+	for kind, media := range content {
+		if kind != "application/json" {
+			continue
+		}
+		d.want(media.Example != nil || len(media.Examples) > 0, "an example of the "+what)
+		examples := []any{media.Example}
+		for _, example := range media.Examples {
+			examples = append(examples, example.Value.Value)
+		}
+		schema, err := d.compiler.Compile("tranche:openapi.json#" + pointer + "/content/application~1json/schema")
+		require.NoError(d.t, err, pointer)
+		for _, example := range examples {
+			if example != nil {
+				err := schema.Validate(example)
+				d.want(err == nil, fmt.Sprintf("an example of the %s that its schema accepts: %v", what, err))
+			}
 		}
 	}
-	return s, "", false
+}
+
+// TestSchemasAreDescribed wants a description of every member.
+func TestSchemasAreDescribed(t *testing.T) {
+	t.Parallel()
+	spec, err := openapi3.NewLoader().LoadFromData(newServer(t).Document())
+	require.NoError(t, err)
+	for name, schema := range spec.Components.Schemas {
+		for member, property := range schema.Value.Properties {
+			if property.Ref == "" && property.Value.Description == "" {
+				t.Errorf("%s.%s has no doc tag", name, member)
+			}
+		}
+	}
+}
+
+func TestDocumentIsServed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	get := func(path string, headers ...string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		s.ServeHTTP(w, r)
+		return w
+	}
+	first := get("/openapi.json")
+	require.Equal(t, http.StatusOK, first.Code)
+	require.Equal(t, s.Document(), first.Body.Bytes())
+	etag := first.Header().Get("ETag")
+	require.NotEmpty(t, etag)
+	again := get("/openapi.json", "If-None-Match", etag)
+	require.Equal(t, http.StatusNotModified, again.Code)
+	require.Empty(t, again.Body.Bytes())
+	require.Equal(t, http.StatusOK, get("/openapi.json", "If-None-Match", `"other"`).Code)
+
+	require.Equal(t, "/docs/", get("/docs").Header().Get("Location"))
+	page := get("/docs/")
+	require.Equal(t, http.StatusOK, page.Code)
+	require.Contains(t, page.Body.String(), "/openapi.json")
+	assets := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
+	require.NotEmpty(t, assets)
+	for _, asset := range assets {
+		require.True(t, strings.HasPrefix(asset[1], "/docs/"), "%s is not ours, and the page must work offline", asset[1])
+		require.Equal(t, http.StatusOK, get(asset[1]).Code, asset[1])
+	}
+}
+
+func escape(segment string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(segment)
 }

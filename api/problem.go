@@ -157,10 +157,13 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.Path
 	}
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if s.router.Match(chi.NewRouteContext(), method, path) {
 			allowed = append(allowed, method)
 		}
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
 	}
 	p := s.newProblem(r.Context(), fault.New(fault.Invalid, "the path does not have this method, but %s", strings.Join(allowed, ", ")))
 	p.status, p.Code = http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"

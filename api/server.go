@@ -37,6 +37,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/catalog"
@@ -74,11 +75,14 @@ type Server struct {
 	huma     huma.API
 	handler  http.Handler
 	document []byte
+	// bodyTimeMax is how long a body may take to arrive before 408.
+	bodyTimeMax time.Duration
 }
 
 // New returns a server with every endpoint registered.
 func New(config Config) *Server {
-	s := &Server{config: config, router: chi.NewRouter()}
+	s := &Server{config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault}
+	s.router.Use(middleware.GetHead)
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))

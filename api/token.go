@@ -29,12 +29,12 @@ type JSONWebKeySet struct {
 // JSONWebKey is a public key on the curve P-256.
 type JSONWebKey struct {
 	KeyID     string `json:"kid" doc:"The kid in the header of tokens signed with this key."`
-	Type      string `json:"kty" example:"EC"`
-	Curve     string `json:"crv" example:"P-256"`
+	Type      string `json:"kty" doc:"Key type: elliptic curve." example:"EC"`
+	Curve     string `json:"crv" doc:"The curve." example:"P-256"`
 	X         string `json:"x" doc:"Coordinate in base64url."`
 	Y         string `json:"y" doc:"Coordinate in base64url."`
-	Algorithm string `json:"alg" example:"ES256"`
-	Use       string `json:"use" example:"sig"`
+	Algorithm string `json:"alg" doc:"The algorithm of the signatures." example:"ES256"`
+	Use       string `json:"use" doc:"Signatures, nothing else." example:"sig"`
 }
 
 type tokenInput struct {

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/logging"
+)
+
+type echoInput struct {
+	Body struct {
+		Value JSON `json:"value,omitempty"`
+	}
+}
+
+type echoOutput struct {
+	Body struct {
+		Value JSON `json:"value"`
+	}
+}
+
+// testServer is a server with a few operations of its own and a log to read.
+type testServer struct {
+	*Server
+	url string
+	log *bytes.Buffer
+}
+
+func newTestServer(t *testing.T) *testServer {
+	t.Helper()
+	log := &bytes.Buffer{}
+	s := New(Config{
+		Log:   slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))),
+		Clock: time.Now,
+		Verify: func(context.Context, string) (identity.Principal, error) {
+			return identity.Principal{TenantSlug: "acme", Scopes: identity.RoleAdmin.Scopes()}, nil
+		},
+		Ready: map[string]func(context.Context) error{"part": func(context.Context) error { return errors.New("s3cret") }},
+	})
+	s.bodyTimeMax = 100 * time.Millisecond
+	failing := func(path string, err error) {
+		register(s, operation{id: path, method: http.MethodGet, path: path}, func(context.Context, *struct{}) (*struct{}, error) {
+			return nil, err
+		})
+	}
+	failing("/unexpected", errors.New("dial s3cret"))
+	failing("/wrapped", fault.Wrap(errors.New("dial s3cret"), fault.Unavailable, "the database cannot be reached").WithRetryAfter(1500*time.Millisecond))
+	failing("/limited", fault.New(fault.RateLimited, "too many requests").WithRetryAfter(time.Second))
+	register(s, operation{id: "panic", method: http.MethodGet, path: "/panic"}, func(context.Context, *struct{}) (*struct{}, error) {
+		panic("s3cret")
+	})
+	register(s, operation{id: "slow", method: http.MethodPost, path: "/slow", bodyMax: 100}, func(ctx context.Context, _ *echoInput) (*struct{}, error) {
+		select { // longer than the body may take
+		case <-time.After(300 * time.Millisecond):
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	register(s, operation{
+		id: "echo", method: http.MethodPost, path: "/echo", scope: identity.ScopeWorkflowsRead,
+	}, func(ctx context.Context, in *echoInput) (*echoOutput, error) {
+		ctx = noteExecution(ctx, uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"))
+		s.config.Log.InfoContext(ctx, "inside")
+		out := &echoOutput{}
+		out.Body.Value = in.Body.Value
+		return out, nil
+	})
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return &testServer{Server: s, url: server.URL, log: log}
+}
+
+func (s *testServer) do(t *testing.T, method, path, body string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer x")
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(text)
+}
+
+func TestFailuresAreOpaqueAndLogged(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t)
+	for path, want := range map[string]struct {
+		status      int
+		code, retry string
+	}{
+		"/unexpected": {http.StatusInternalServerError, "INTERNAL_ERROR", ""},
+		"/panic":      {http.StatusInternalServerError, "INTERNAL_ERROR", ""},
+		"/wrapped":    {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "2"},
+		"/limited":    {http.StatusTooManyRequests, "RATE_LIMITED", "1"},
+		"/readyz":     {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "2"},
+	} {
+		s.log.Reset()
+		response, text := s.do(t, http.MethodGet, path, "")
+		require.Equal(t, want.status, response.StatusCode, path)
+		require.Equal(t, "application/json", response.Header.Get("Content-Type"))
+		require.Equal(t, want.retry, response.Header.Get("Retry-After"), path)
+		require.Contains(t, text, want.code)
+		require.NotContains(t, text, "s3cret")
+		if want.status != http.StatusTooManyRequests {
+			require.Contains(t, s.log.String(), "s3cret", "the cause of %s is logged", path)
+			require.Contains(t, s.log.String(), response.Header.Get("X-Request-Id"))
+		}
+	}
+}
+
+func TestSlowBodies(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"))
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "HTTP/1.1 408")
+	require.Contains(t, string(answer), `"REQUEST_TIMEOUT"`)
+
+	// The limit is the body's: a handler may take longer.
+	response, text := s.do(t, http.MethodPost, "/slow", `{"value":1}`)
+	require.Equal(t, http.StatusNoContent, response.StatusCode, text)
+	response, _ = s.do(t, http.MethodPost, "/slow", `{"value":"`+strings.Repeat("x", 100)+`"}`)
+	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, "the operation's own limit")
+}
+
+func TestExactValuesPassThrough(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t)
+	for _, value := range []string{
+		`1.10`, `123456789012345678901234567890`, `0.1000000000000000000000000001`, `1E+2`, `-0`, `"<&>é\u2028"`, `null`,
+		`[1.0,{"b":2.50,"a":[]}]`,
+	} {
+		response, text := s.do(t, http.MethodPost, "/echo", `{"value":`+value+`}`)
+		require.Equal(t, http.StatusOK, response.StatusCode, text)
+		if strings.ContainsAny(value, `{"`) {
+			require.JSONEq(t, `{"value":`+value+`}`, text)
+			continue
+		}
+		require.Equal(t, `{"value":`+value+"}\n", text)
+	}
+}
+
+func TestRequestLog(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t)
+	response, _ := s.do(t, http.MethodPost, "/echo", `{"value":"s3cret"}`)
+	s.do(t, http.MethodGet, "/nothing?signature=s3cret", "")
+	require.NotContains(t, s.log.String(), "s3cret")
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
+	require.Len(t, lines, 3)
+	for _, line := range lines[:2] {
+		var record map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &record))
+		require.Equal(t, response.Header.Get("X-Request-Id"), record["requestId"])
+		require.Equal(t, "acme", record["tenant"])
+		require.Equal(t, "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11", record["executionId"])
+	}
+	var last map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &last))
+	require.Equal(t, []any{"GET", "/nothing", float64(404)}, []any{last["method"], last["path"], last["status"]})
+	require.Contains(t, last, "durationMs")
+}
+
+func TestHealthOnly(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Log: slog.New(slog.DiscardHandler), Clock: time.Now, HealthOnly: true})
+	for path, status := range map[string]int{
+		"/healthz": http.StatusOK, "/readyz": http.StatusOK,
+		"/v2/workflows": http.StatusNotFound, "/docs/": http.StatusNotFound, "/openapi.json": http.StatusNotFound,
+	} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		require.Equal(t, status, w.Code, path)
+	}
+}

@@ -65,3 +65,26 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name)}
 }
+
+// AtLeast returns the logger without lines below a level, for a part that says
+// more than the operator wants to hear.
+func AtLeast(log *slog.Logger, level slog.Level) *slog.Logger {
+	return slog.New(&threshold{log.Handler(), level})
+}
+
+type threshold struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (t *threshold) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= t.level && t.Handler.Enabled(ctx, level)
+}
+
+func (t *threshold) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &threshold{t.Handler.WithAttrs(attrs), t.level}
+}
+
+func (t *threshold) WithGroup(name string) slog.Handler {
+	return &threshold{t.Handler.WithGroup(name), t.level}
+}

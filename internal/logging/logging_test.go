@@ -24,6 +24,9 @@ func TestLinesCarryWhatTheContextKnows(t *testing.T) {
 	log.InfoContext(inner, "replaced")
 	log.Info("without context")
 	log.DebugContext(ctx, "below the level")
+	quiet := logging.AtLeast(log, slog.LevelWarn).With("component", "river")
+	quiet.InfoContext(ctx, "too much")
+	quiet.WarnContext(ctx, "amiss")
 
 	var lines []map[string]any
 	decoder := json.NewDecoder(&out)
@@ -38,5 +41,6 @@ func TestLinesCarryWhatTheContextKnows(t *testing.T) {
 		{"msg": "served", "component": "api", "status": 200.0, "requestId": "r-1", "tenant": "acme"},
 		{"msg": "replaced", "requestId": "r-2", "tenant": "acme"},
 		{"msg": "without context"},
+		{"msg": "amiss", "component": "river", "requestId": "r-1", "tenant": "acme"},
 	}, lines))
 }

@@ -40,9 +40,11 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/storage"
 )
 
 // Config is what the endpoints work with. Fields are added by the endpoints
@@ -63,6 +65,9 @@ type Config struct {
 	Identity   *identity.Service
 	Catalog    *catalog.Catalog
 	Executions *execution.Service
+	Batches    *batches.Service
+	Store      *storage.Store
+	Signer     *storage.Signer
 
 	// Pool is for the reads that go from a handler to queries.
 	Pool *pgxpool.Pool
@@ -103,6 +108,9 @@ func (s *Server) routes() {
 		workflowRoutes,
 		executeRoutes,
 		executionRoutes,
+		uploadRoutes,
+		packageRoutes,
+		batchRoutes,
 	} {
 		routes(s)
 	}

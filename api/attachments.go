@@ -1,0 +1,223 @@
+package api
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/storage"
+)
+
+const (
+	// transferPauseMax is how long either side of a transfer may pause;
+	// transferTimeMax bounds the whole of an upload.
+	transferPauseMax = 30 * time.Second
+	transferTimeMax  = time.Hour
+)
+
+const attachmentPath = storage.AddressPath + "{attachmentId}"
+
+// attachmentRoutes registers what signed addresses lead to. They stream, so
+// they are outside of Huma.
+func attachmentRoutes(s *Server) {
+	stored := s.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[StoredAttachment](), true, "")
+	registerRaw(s, operation{
+		id: "uploadAttachment", method: http.MethodPut, path: attachmentPath, tag: "Stores",
+		summary: "Upload a file",
+		description: "Takes the bytes of a file at the address that generate-upload-signed-url gave. Content-Length is required and Content-Type must be the one given there. " +
+			"The first complete upload wins: the same bytes again are answered alike, others with 409. An upload that breaks off leaves nothing.",
+		errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict},
+	}, huma.Operation{
+		Parameters: signedParameters(),
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The file is stored.",
+			Content: map[string]*huma.MediaType{jsonType: {Schema: stored, Example: json.RawMessage(
+				`{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}`)}},
+		}},
+	}, s.uploadAttachment)
+	registerRaw(s, operation{
+		id: "downloadAttachment", method: http.MethodGet, path: attachmentPath, tag: "Stores",
+		summary:     "Download a file",
+		description: "Gives the bytes of a file at a download address of a package. Range requests are answered.",
+		errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed},
+	}, huma.Operation{
+		Parameters: signedParameters(),
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The file.", Content: downloadContent()},
+			"206": {Description: "The part of the file that Range names.", Content: downloadContent()},
+			"304": {Description: "The file is the one that If-None-Match names."},
+			"416": {
+				Description: "The file does not have the part that Range names.",
+				Content:     map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}}},
+			},
+		},
+	}, s.downloadAttachment)
+}
+
+func signedParameters() []*huma.Param {
+	parameters := []*huma.Param{{
+		Name: "attachmentId", In: "path", Required: true, Description: "The file's id.",
+		Schema: &huma.Schema{Type: huma.TypeString},
+	}}
+	for _, p := range []struct{ name, description string }{
+		{"tenant", "Part of the signed address."},
+		{"name", "Part of the signed address: the stored name."},
+		{"type", "Part of the signed address: the Content-Type."},
+		{"size", "Part of the signed address: the greatest length in bytes."},
+		{"expires", "Part of the signed address: when it ceases to be valid, in Unix seconds."},
+		{"signature", "The HMAC of the method and all of the address."},
+	} {
+		parameters = append(parameters, &huma.Param{
+			Name: p.name, In: "query", Required: true, Description: p.description, Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	return parameters
+}
+
+func downloadContent() map[string]*huma.MediaType {
+	content := map[string]*huma.MediaType{}
+	for _, kind := range []string{"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl"} {
+		content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	}
+	content[jsonType] = &huma.MediaType{Schema: &huma.Schema{Description: "A manifest."}}
+	content["multipart/byteranges"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	return content
+}
+
+func (s *Server) uploadAttachment(w http.ResponseWriter, r *http.Request) error {
+	grant, err := s.config.Signer.Verify(storage.ActionUpload, chi.URLParam(r, "attachmentId"), r.URL.Query())
+	if err != nil {
+		return err
+	}
+	if err := checkUpload(r, &grant); err != nil {
+		return err
+	}
+	source := &uploadReader{body: r.Body, control: http.NewResponseController(w), clock: s.config.Clock, until: s.config.Clock().Add(transferTimeMax)}
+	a, err := s.config.Store.Put(r.Context(), grant.TenantID, grant.AttachmentID, r.ContentLength, source)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", jsonType)
+	return json.NewEncoder(w).Encode(StoredAttachment{
+		AttachmentID: a.ID.String(), FileName: a.StoredName, ContentType: a.ContentType, Size: a.Size, SHA256: hex.EncodeToString(a.SHA256),
+	})
+}
+
+// checkUpload refuses what the address does not permit before any byte is read.
+func checkUpload(r *http.Request, grant *storage.Grant) error {
+	switch encoding := r.Header.Get("Content-Encoding"); {
+	case r.Header.Get("Content-Type") != grant.ContentType:
+		return fault.New(fault.UnsupportedMedia, "the Content-Type must be %s", grant.ContentType)
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return fault.New(fault.UnsupportedMedia, "the body must not have a Content-Encoding")
+	case r.ContentLength < 0 || r.ContentLength == 0 && r.Header.Get("Content-Length") == "":
+		return fault.New(fault.Invalid, "the request is invalid").
+			WithDetails(fault.Detail{Field: "Content-Length", Message: "is required", SubCode: fault.MissingRequiredField})
+	case r.ContentLength > grant.SizeMax:
+		return fault.New(fault.TooLarge, "the file is larger than %d bytes", grant.SizeMax)
+	default:
+		return nil
+	}
+}
+
+// uploadReader reads a body for as long as its sender keeps sending.
+type uploadReader struct {
+	body    io.Reader
+	control *http.ResponseController
+	clock   func() time.Time
+	until   time.Time
+}
+
+// Read implements io.Reader.
+func (u *uploadReader) Read(p []byte) (int, error) {
+	now := u.clock()
+	if now.After(u.until) {
+		return 0, fault.New(fault.Timeout, "the file took longer than %d minutes to arrive", int(transferTimeMax.Minutes()))
+	}
+	_ = u.control.SetReadDeadline(now.Add(transferPauseMax)) // tests' writers have none
+	n, err := u.body.Read(p)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		err = fault.Wrap(err, fault.Timeout, "the upload paused for longer than %d s", int(transferPauseMax.Seconds()))
+	}
+	return n, err
+}
+
+func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) error {
+	grant, err := s.config.Signer.Verify(storage.ActionDownload, chi.URLParam(r, "attachmentId"), r.URL.Query())
+	if err != nil {
+		return err
+	}
+	file, err := s.config.Store.Open(r.Context(), grant.TenantID, grant.AttachmentID)
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("Content-Type", file.ContentType)
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.FileName}))
+	header.Set("Content-Security-Policy", "sandbox")
+	header.Set("ETag", `"`+hex.EncodeToString(file.SHA256)+`"`)
+	out := &downloadWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.config.Clock}
+	http.ServeContent(out, r, "", file.CreatedAt, file)
+	return s.refusedDownload(r, header, out.refused)
+}
+
+// refusedDownload is the problem for what http.ServeContent refused.
+func (s *Server) refusedDownload(r *http.Request, header http.Header, status int) error {
+	if status == 0 {
+		return nil
+	}
+	header.Del("Content-Disposition")
+	header.Del("Content-Length")
+	switch status {
+	case http.StatusPreconditionFailed:
+		return fault.New(fault.Stale, "the file is not the one that the request asks for")
+	case http.StatusRequestedRangeNotSatisfiable:
+		p := s.newProblem(r.Context(), fault.New(fault.Invalid, "the file does not have the part that Range names"))
+		p.status, p.Code = status, "RANGE_NOT_SATISFIABLE"
+		return p
+	default:
+		return fault.New(fault.Internal, "the file cannot be read")
+	}
+}
+
+// downloadWriter writes for as long as the receiver keeps receiving, and holds
+// refusals back, which have one body everywhere.
+type downloadWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	clock   func() time.Time
+	refused int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (d *downloadWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		d.refused = status
+		return
+	}
+	d.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (d *downloadWriter) Write(p []byte) (int, error) {
+	if d.refused != 0 {
+		return len(p), nil
+	}
+	_ = d.control.SetWriteDeadline(d.clock().Add(transferPauseMax)) // tests' writers have none
+	return d.ResponseWriter.Write(p)
+}

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	batches "tranche/internal/batch"
+	"tranche/internal/catalog"
+	"tranche/internal/identity"
+)
+
+// BatchRequest is what a batch is started with (section 4.4, step 3).
+type BatchRequest struct {
+	Label               string      `json:"label,omitempty" maxLength:"200" doc:"A name for people; by default the workflow's alias." example:"November applications"`
+	Description         string      `json:"description,omitempty" maxLength:"2000" doc:"What the batch is for."`
+	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"Stored names of uploaded files of items."`
+	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, what they share, and packages of items."`
+}
+
+// BatchInput is the workflowInput of a batch.
+type BatchInput struct {
+	Items         []JSONObject `json:"items,omitempty" doc:"Inputs of items. One that does not match the workflow's inputSchema is recorded as a failed item."`
+	CustomInput   *JSONObject  `json:"customInput,omitempty" doc:"What expressions of every item see as custom."`
+	RawPackageIDs []string     `json:"rawPackageIds,omitempty" maxItems:"100" doc:"Packages of items: of a raw package its files, of an output package its failed items."`
+}
+
+// BatchStarted is a batch that was accepted.
+type BatchStarted struct {
+	ExecutionBatchID string    `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID       string    `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias    string    `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion  string    `json:"workflowVersion" doc:"Its version." example:"v1"`
+	ExecutedAt       Timestamp `json:"executedAt" doc:"When the batch was accepted."`
+	RawPackageID     string    `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of the files; absent without files." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+}
+
+// BatchRecord is a batch (section 2.10).
+type BatchRecord struct {
+	ExecutionBatchID string       `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID       string       `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias    string       `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion  string       `json:"workflowVersion" doc:"Its version." example:"v1"`
+	Label            string       `json:"label" doc:"Its name for people." example:"November applications"`
+	Description      string       `json:"description,omitempty" doc:"**[ext]** What the batch is for."`
+	Status           string       `json:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Where it stands; complete, cancelled and what ends in failed are final." example:"complete"`
+	State            BatchState   `json:"state" doc:"How far it is."`
+	Outputs          BatchOutputs `json:"outputs" doc:"What its stages gave."`
+	RawPackageID     string       `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
+	CreatedAt        Timestamp    `json:"createdAt" doc:"When it was accepted."`
+	UpdatedAt        Timestamp    `json:"updatedAt" doc:"When it last changed."`
+}
+
+// BatchState is how far a batch is.
+type BatchState struct {
+	Summary BatchSummary `json:"batchItemsExecutionsSummary" doc:"The items by how they ended: total = completed + failed + pending at every moment."`
+}
+
+// BatchSummary counts items.
+type BatchSummary struct {
+	Total               int `json:"total" doc:"Items read so far." example:"2000"`
+	Completed           int `json:"completed" doc:"Items whose execution completed." example:"1961"`
+	Failed              int `json:"failed" doc:"Items whose execution failed, or whose input does not match." example:"39"`
+	Pending             int `json:"pending" doc:"Items that have not ended." example:"0"`
+	UnsuccessfulSources int `json:"unsuccessfulSources" doc:"Completed items of which a data source failed." example:"4"`
+}
+
+// BatchOutputs is what the stages of a batch gave.
+type BatchOutputs struct {
+	PreProcessing  BatchPreProcessingOutput  `json:"wBatchPreProcessingOutput" doc:"Of reading and validating the items."`
+	PostProcessing BatchPostProcessingOutput `json:"wBatchPostProcessingOutput" doc:"Of writing the output package."`
+}
+
+// BatchPreProcessingOutput is what reading the items gave.
+type BatchPreProcessingOutput struct {
+	Result              string `json:"result" doc:"pending, valid, partially_valid, or failed: and why." example:"partially_valid"`
+	ValidatedItemsCount int    `json:"validatedItemsCount" doc:"Items whose input matches the workflow's inputSchema." example:"1970"`
+}
+
+// BatchPostProcessingOutput is what writing the results gave.
+type BatchPostProcessingOutput struct {
+	ProcessedOutputPackageID *string `json:"processedOutputPackageId" nullable:"true" doc:"The output package; null until it is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+}
+
+type (
+	executeBatchInput struct {
+		Alias   string `path:"alias" doc:"The workflow's alias." example:"pre-qualification"`
+		Version string `path:"version" doc:"Its version, or latest **[ext]** for the highest active one." example:"v1"`
+		Body    BatchRequest
+	}
+	executeBatchOutput struct{ Body BatchStarted }
+	batchInput         struct {
+		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	}
+	batchOutput struct{ Body BatchRecord }
+)
+
+func batchRoutes(s *Server) {
+	register(s, operation{
+		id: "executeBatch", method: http.MethodPost, path: "/v1/workflows/{alias}/{version}/execute-batch", tag: "Batches",
+		summary: "Execute a workflow for many items",
+		description: "Accepts a batch. Its items come from workflowInput.items, then the files in their order, then the packages; at least one of them is needed. " +
+			"Each item becomes an execution of its own; items that do not match the inputSchema fail and the others go on. Poll the batch until its status is final.",
+		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
+		requestExample:  `{"label":"November applications","attachmentFileNames":["0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"],"workflowInput":{"customInput":{"campaign":"november"}}}`,
+		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","executedAt":"2026-11-21T02:09:25.123Z","rawPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}`,
+		errors:          []int{http.StatusNotFound, http.StatusConflict},
+	}, s.executeBatch)
+	register(s, operation{
+		id: "getBatch", method: http.MethodGet, path: "/v1/execution-batches/{batchId}", tag: "Batches",
+		summary:     "Get a batch",
+		description: "Where a batch stands, how many of its items have ended and how, and where its output is.",
+		scope:       identity.ScopeBatchesRead, category: polling,
+		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.getBatch)
+}
+
+func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*executeBatchOutput, error) {
+	p := principal(ctx)
+	request := batches.Request{
+		TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox,
+		Alias: in.Alias, Version: in.Version, Label: in.Body.Label, Description: in.Body.Description, Files: in.Body.AttachmentFileNames,
+	}
+	if input := in.Body.WorkflowInput; input != nil {
+		request.Packages = input.RawPackageIDs
+		for _, item := range input.Items {
+			request.Items = append(request.Items, item.Members)
+		}
+		if input.CustomInput != nil {
+			request.CustomInput = input.CustomInput.Members
+		}
+	}
+	started, err := s.config.Batches.Start(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return &executeBatchOutput{Body: BatchStarted{
+		ExecutionBatchID: started.ID.String(), WorkflowID: started.Workflow.ID.String(), WorkflowAlias: started.Workflow.Alias,
+		WorkflowVersion: catalog.VersionName(started.Workflow.Version), ExecutedAt: stamp(started.ExecutedAt),
+		RawPackageID: idOrEmpty(started.RawPackageID),
+	}}, nil
+}
+
+func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, error) {
+	id, err := parseID(in.ID, "batch")
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.config.Batches.Get(ctx, principal(ctx).TenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &batchOutput{Body: batchRecord(b)}, nil
+}
+
+func batchRecord(b *batches.Batch) BatchRecord {
+	r := BatchRecord{
+		ExecutionBatchID: b.ID.String(), WorkflowID: b.WorkflowID.String(), WorkflowAlias: b.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(b.WorkflowVersion), Label: b.Label, Description: b.Description, Status: string(b.Status),
+		State: BatchState{Summary: BatchSummary{
+			Total: b.Total, Completed: b.Completed, Failed: b.Failed, Pending: b.Pending(), UnsuccessfulSources: b.SourceFailed,
+		}},
+		Outputs: BatchOutputs{
+			PreProcessing: BatchPreProcessingOutput{Result: b.PreProcessingResult, ValidatedItemsCount: b.ValidatedItems},
+		},
+		RawPackageID: idOrEmpty(b.RawPackageID), CreatedAt: stamp(b.CreatedAt), UpdatedAt: stamp(b.UpdatedAt),
+	}
+	if b.OutputPackageID != nil {
+		output := b.OutputPackageID.String()
+		r.Outputs.PostProcessing.ProcessedOutputPackageID = &output
+	}
+	return r
+}
+
+func idOrEmpty(id *uuid.UUID) string {
+	if id == nil {
+		return ""
+	}
+	return id.String()
+}

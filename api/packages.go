@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+
+	"tranche/internal/identity"
+)
+
+// PackageAttachment is one file of a package (decisions 6.8).
+type PackageAttachment struct {
+	AttachmentID string    `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	FileName     string    `json:"fileName" doc:"The file's name." example:"results.csv"`
+	ContentType  string    `json:"contentType" doc:"Its type." example:"text/csv"`
+	Size         int64     `json:"size" doc:"Its length in bytes." example:"48213"`
+	SHA256       string    `json:"sha256" doc:"The SHA-256 of its bytes, in hexadecimal." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	Role         string    `json:"role" enum:"input,results,failed,manifest" doc:"What it is to the package." example:"results"`
+	RowCount     *int32    `json:"rowCount" nullable:"true" doc:"How many items it has, its header not counted; null where they were not counted." example:"2000"`
+	DownloadURL  string    `json:"downloadUrl" doc:"GET the file here before expiresAt; no bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?signature=…"`
+	ExpiresAt    Timestamp `json:"expiresAt" doc:"When the address ceases to be valid, 15 minutes from now."`
+	CreatedAt    Timestamp `json:"createdAt" doc:"When the file was made."`
+}
+
+type (
+	packageInput struct {
+		ID string `path:"packageId" doc:"The package's id: a processedOutputPackageId or a rawPackageId." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	}
+	packageAttachmentsOutput struct {
+		Body struct {
+			Data []PackageAttachment `json:"data" doc:"The files of the package, in their order."`
+		}
+	}
+)
+
+func packageRoutes(s *Server) {
+	register(s, operation{
+		id: "listPackageAttachments", method: http.MethodGet, path: "/v1/stores/packages/{packageId}/attachments", tag: "Stores",
+		summary: "List the files of a package",
+		description: "Of an output package: results.csv and results.jsonl with every item, failed.csv with the items that failed, ready to be corrected and uploaded again, " +
+			"and manifest.json with counts and hashes. Of a raw package: the files that were uploaded.",
+		scope: identity.ScopeBatchesRead, category: polling,
+		responseExample: `{"data":[{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"results.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","role":"results","rowCount":2000,"downloadUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&signature=c2ln","expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}]}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.listPackageAttachments)
+}
+
+func (s *Server) listPackageAttachments(ctx context.Context, in *packageInput) (*packageAttachmentsOutput, error) {
+	id, err := parseID(in.ID, "package")
+	if err != nil {
+		return nil, err
+	}
+	_, entries, err := s.config.Store.Package(ctx, principal(ctx).TenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &packageAttachmentsOutput{}
+	out.Body.Data = make([]PackageAttachment, len(entries))
+	for i, e := range entries {
+		address, expiresAt := s.config.Signer.DownloadURL(e.Attachment)
+		out.Body.Data[i] = PackageAttachment{
+			AttachmentID: e.ID.String(), FileName: e.FileName, ContentType: e.ContentType, Size: e.Size, SHA256: hex.EncodeToString(e.SHA256),
+			Role: string(e.Role), RowCount: e.RowCount, DownloadURL: address, ExpiresAt: stamp(expiresAt), CreatedAt: stamp(e.CreatedAt),
+		}
+	}
+	return out, nil
+}

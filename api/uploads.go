@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	batches "tranche/internal/batch"
+	"tranche/internal/identity"
+)
+
+// UploadAddress is where a file can be put (section 4.4, step 1).
+type UploadAddress struct {
+	SignedURL    string    `json:"signedUrl" doc:"PUT the file here before expiresAt; no bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=…"`
+	FileName     string    `json:"fileName" doc:"The stored name, by which attachmentFileNames names the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
+	AttachmentID string    `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	ContentType  string    `json:"contentType" doc:"The Content-Type that the PUT must have." example:"text/csv"`
+	ExpiresAt    Timestamp `json:"expiresAt" doc:"**[ext]** When the address ceases to be valid, 15 minutes from now."`
+}
+
+type (
+	uploadAddressInput struct {
+		Body struct {
+			FileName string `json:"fileName" maxLength:"255" doc:"The file's name, which says its type: .csv or .tsv, each also .gz." example:"loans.csv"`
+		}
+	}
+	uploadAddressOutput struct{ Body UploadAddress }
+)
+
+func uploadRoutes(s *Server) {
+	register(s, operation{
+		id: "generateUploadSignedURL", method: http.MethodPost, tag: "Stores",
+		path:    "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
+		summary: "Get an address for an upload",
+		description: "Gives an address that takes one file of items for a batch: PUT the raw file to signedUrl with the Content-Type given here, " +
+			"then name it in execute-batch by the fileName given here. Tables of comma, semicolon, tab or pipe separated values are read, " +
+			"in UTF-8, UTF-16 or Windows-1252; the first row names properties of the input, with dots for nesting.",
+		scope: identity.ScopeBatchesRun, category: management, status: http.StatusCreated,
+		requestExample:  `{"fileName":"loans.csv"}`,
+		responseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=c2ln&size=1073741824&tenant=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10&type=text%2Fcsv","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","contentType":"text/csv","expiresAt":"2026-11-21T02:24:25.000Z"}`,
+	}, s.generateUploadAddress)
+	attachmentRoutes(s)
+}
+
+func (s *Server) generateUploadAddress(ctx context.Context, in *uploadAddressInput) (*uploadAddressOutput, error) {
+	contentType, err := batches.ContentType(in.Body.FileName)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.config.Store.Announce(ctx, principal(ctx).TenantID, in.Body.FileName, contentType)
+	if err != nil {
+		return nil, err
+	}
+	address, expiresAt := s.config.Signer.UploadURL(a)
+	return &uploadAddressOutput{Body: UploadAddress{
+		SignedURL: address, FileName: a.StoredName, AttachmentID: a.ID.String(), ContentType: a.ContentType, ExpiresAt: stamp(expiresAt),
+	}}, nil
+}
+
+// StoredAttachment is a file whose bytes are complete.
+type StoredAttachment struct {
+	AttachmentID string `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	FileName     string `json:"fileName" doc:"The stored name." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
+	ContentType  string `json:"contentType" doc:"Its type." example:"text/csv"`
+	Size         int64  `json:"size" doc:"Its length in bytes." example:"48213"`
+	SHA256       string `json:"sha256" doc:"The SHA-256 of its bytes, in hexadecimal." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+}

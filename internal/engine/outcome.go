@@ -88,7 +88,7 @@ func (o *Outcome) end(task *workflow.Task, t *TaskState) {
 			o.StatusCode = codeOwn
 		}
 	}
-	if output, ok := t.Output.(map[string]any); ok {
+	if output, ok := t.Output.(map[string]any); ok && output != nil {
 		o.Output = output
 	}
 	o.CustomOutput, o.Notes, o.Tags = end.CustomOutput, end.Notes, end.Tags

@@ -26,7 +26,7 @@ const (
 const Start = "start"
 
 // idPattern is decisions 4.1.
-var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`) //nolint:gochecknoglobals // a compiled constant
+var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // Definition is what a caller wrote, well-formed but perhaps incomplete.
 type Definition struct {

@@ -91,25 +91,25 @@ func types() map[string]workflow.TaskType {
 }
 
 // decode reads a JSON text; tests write definitions as callers do.
-func decode(t testing.TB, text string) any {
-	t.Helper()
+func decode(tb testing.TB, text string) any {
+	tb.Helper()
 	v, err := exactjson.Decode([]byte(text))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return v
 }
 
 // parse reads {"inputSchema", "tasks", "edges"}.
-func parse(t testing.TB, text string) (workflow.Definition, []fault.Detail) {
-	t.Helper()
-	body, ok := decode(t, text).(map[string]any)
-	require.True(t, ok)
+func parse(tb testing.TB, text string) (workflow.Definition, []fault.Detail) {
+	tb.Helper()
+	body, ok := decode(tb, text).(map[string]any)
+	require.True(tb, ok)
 	return workflow.Parse(body["inputSchema"], body["tasks"], body["edges"], types())
 }
 
-func compile(t testing.TB, text string, change ...func(*workflow.Definition)) (*workflow.Plan, error) {
-	t.Helper()
-	def, details := parse(t, text)
-	require.Empty(t, details)
+func compile(tb testing.TB, text string, change ...func(*workflow.Definition)) (*workflow.Plan, error) {
+	tb.Helper()
+	def, details := parse(tb, text)
+	require.Empty(tb, details)
 	for _, c := range change {
 		c(&def)
 	}

@@ -1,0 +1,384 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+)
+
+// copyOf is a state as another process reads it.
+func copyOf(t require.TestingT, state *State) *State {
+	text, err := json.Marshal(state)
+	require.NoError(t, err)
+	var read State
+	require.NoError(t, json.Unmarshal(text, &read))
+	return &read
+}
+
+// failsTimes fails so often and then gives its number of calls.
+func failsTimes(times int32, err error) behaviour {
+	var calls atomic.Int32
+	return func(context.Context, *workflow.Call) (workflow.Result, error) {
+		if n := calls.Add(1); n <= times {
+			return workflow.Result{}, err
+		}
+		return workflow.Result{Output: "done"}, nil
+	}
+}
+
+func sleeps(duration time.Duration) behaviour {
+	return func(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
+		select {
+		case <-time.After(duration):
+			return workflow.Result{Output: call.Path}, nil
+		case <-ctx.Done():
+			return workflow.Result{}, ctx.Err()
+		}
+	}
+}
+
+const noJitter = `"retry":{"maxAttempts":3,"initialDelayMs":1000,"factor":2,"maxDelayMs":60000,"jitter":0}`
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		config   string
+		task     behaviour
+		took     time.Duration
+		attempts int
+		status   Status
+		output   any
+	}{
+		"backs off":       {`{` + noJitter + `}`, failsTimes(2, external(503, 0)), 3 * time.Second, 3, StatusCompleted, "done"},
+		"gives up":        {`{` + noJitter + `}`, failsTimes(3, external(503, 0)), 3 * time.Second, 3, StatusFailed, nil},
+		"obeys the wait":  {`{` + noJitter + `}`, failsTimes(1, external(429, 4*time.Second)), 4 * time.Second, 2, StatusCompleted, "done"},
+		"not retryable":   {`{` + noJitter + `}`, failsTimes(1, own("X")), 0, 1, StatusFailed, nil},
+		"not by default":  {`{}`, failsTimes(1, external(503, 0)), 0, 1, StatusFailed, nil},
+		"only what it is": {`{"retry":{"retryOn":["X"],"initialDelayMs":1000,"jitter":0}}`, failsTimes(1, own("X")), time.Second, 2, StatusCompleted, "done"},
+		"cannot in time":  {`{` + noJitter + `}`, failsTimes(1, external(429, time.Hour)), 0, 1, StatusFailed, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{tasks: map[string]behaviour{"a": test.task}}
+				begin := time.Now()
+				_, state := w.drive(t, w.plan(t, "", "a effect "+test.config))
+				require.Equal(t, test.took, time.Since(begin))
+				require.Equal(t, test.attempts, state.Tasks[0].Attempt)
+				require.Equal(t, test.status, state.Tasks[0].Status)
+				require.Equal(t, test.output, state.Tasks[0].Output)
+				require.Equal(t, test.status == StatusFailed, state.Tasks[0].Error != nil)
+				require.Equal(t, slices.Repeat([]string{"e1/a"}, test.attempts), w.calls)
+			})
+		})
+	}
+}
+
+func TestJitterIsDeterministic(t *testing.T) {
+	t.Parallel()
+	delay := func(execution string, attempt int) time.Duration {
+		w := &world{}
+		plan := w.plan(t, "", `a effect {"retry":{"maxAttempts":9,"initialDelayMs":1000,"factor":1,"jitter":1}}`)
+		state := NewState(plan, execution)
+		at := time.Unix(0, 0)
+		Next(plan, state, Event{Kind: EventStarted, At: at})
+		state.Tasks[0].Attempt = attempt
+		Next(plan, state, Event{Kind: EventFailed, Err: external(0, 0), At: at})
+		return state.Tasks[0].WakeAt.Sub(at)
+	}
+	require.Equal(t, delay("e1", 1), delay("e1", 1))
+	require.NotEqual(t, delay("e1", 1), delay("e1", 2))
+	require.NotEqual(t, delay("e1", 1), delay("e2", 1))
+	require.LessOrEqual(t, delay("e1", 1), time.Second)
+}
+
+func TestEffectsRunConcurrently(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": sleeps(3 * time.Second), "b": sleeps(2 * time.Second), "c": sleeps(time.Second)}}
+		plan := w.plan(t, "start>a start>b b>c a>j c>j", "a effect", "b effect", "c effect", "j pure")
+		begin := time.Now()
+		outcome, _ := w.drive(t, plan)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		require.Equal(t, 4, outcome.TasksCompleted)
+	})
+}
+
+func TestFailureStopsWhatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": sleeps(time.Minute), "b": fails(own("X")), "c": fails(external(503, 4*time.Second))}}
+		plan := w.plan(t, "start>a start>b start>c a>d", "a effect", "b effect", `c effect {`+noJitter+`}`, "d pure")
+		begin := time.Now()
+		outcome, state := w.drive(t, plan)
+		require.Zero(t, time.Since(begin))
+		require.Equal(t, StatusFailed, outcome.Status)
+		got := statuses(plan, state)
+		require.Equal(t, StatusCancelled, got["a"])
+		require.Equal(t, StatusFailed, got["b"])
+		require.Equal(t, StatusCancelled, got["c"])
+		require.Equal(t, StatusPending, got["d"])
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		edges   string
+		tasks   []string
+		took    time.Duration
+		outcome Outcome
+		status  Status
+	}{
+		"of the workflow": {
+			tasks: []string{"a effect"}, took: time.Minute, status: StatusTimeout,
+			outcome: Outcome{Status: StatusTimeout, StatusCode: 504, SubCode: fault.ExecutionTimeout, ErrorMessage: "the execution exceeded its time limit of 1m0s"},
+		},
+		"of the workflow, though its failure would be handled": {
+			edges: "start>a a>b", tasks: []string{`a effect {"onError":"continue"}`, "b pure"}, took: time.Minute, status: StatusTimeout,
+			outcome: Outcome{Status: StatusTimeout, StatusCode: 504, SubCode: fault.ExecutionTimeout, ErrorMessage: "the execution exceeded its time limit of 1m0s"},
+		},
+		"of a task": {
+			tasks: []string{`a effect {"timeoutMs":1500}`}, took: 1500 * time.Millisecond, status: StatusFailed,
+			outcome: Outcome{Status: StatusFailed, StatusCode: 502, SubCode: fault.ExternalServiceError, ErrorMessage: "task a failed: the task took longer than its timeoutMs", TasksFailed: 1},
+		},
+		"of a task, tried again": {
+			tasks: []string{`a effect {"timeoutMs":1500,` + noJitter + `}`}, took: 3*1500*time.Millisecond + 3*time.Second, status: StatusFailed,
+			outcome: Outcome{Status: StatusFailed, StatusCode: 502, SubCode: fault.ExternalServiceError, ErrorMessage: "task a failed: the task took longer than its timeoutMs", TasksFailed: 1},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{tasks: map[string]behaviour{"a": sleeps(time.Hour)}}
+				begin := time.Now()
+				outcome, state := w.drive(t, w.plan(t, test.edges, test.tasks...))
+				require.Equal(t, test.took, time.Since(begin))
+				require.Equal(t, test.status, state.Tasks[0].Status)
+				test.outcome.Output = map[string]any{}
+				require.Equal(t, &test.outcome, outcome)
+			})
+		})
+	}
+}
+
+func TestDeadlineStopsPureTasks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": sleeps(2 * time.Minute)}}
+		outcome, _ := w.drive(t, w.plan(t, "start>a a>b", "a pure", "b pure"))
+		require.Equal(t, StatusTimeout, outcome.Status)
+		require.Equal(t, 1, outcome.TasksCompleted)
+		require.Equal(t, []string{"e1/a"}, w.calls)
+
+		// Nothing begins in an execution whose time was over before.
+		w = &world{}
+		plan := w.plan(t, "", "a effect")
+		state := NewState(plan, "e1")
+		state.Deadline = time.Now().Add(-time.Second)
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, nil)
+		require.NoError(t, err)
+		require.Equal(t, StatusTimeout, verdict.Outcome.Status)
+		require.Empty(t, w.calls)
+	})
+}
+
+func TestCheckpointPrecedesEffects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": sleeps(time.Second), "c": failsTimes(1, external(503, 0))}}
+		plan := w.plan(t, "start>p p>a p>b a>c b>c c>q", "p pure", "a effect", "b effect", `c effect {`+noJitter+`}`, "q pure")
+		var stored []map[string]Status
+		var calls []int
+		state := NewState(plan, "e1")
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, func(_ context.Context, s *State) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			stored = append(stored, statuses(plan, s))
+			calls = append(calls, len(w.calls))
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+		row := func(p, a, b, c, q Status) map[string]Status {
+			return map[string]Status{"p": p, "a": a, "b": b, "c": c, "q": q}
+		}
+		require.Equal(t, []map[string]Status{
+			row(StatusCompleted, StatusRunning, StatusRunning, StatusPending, StatusPending),
+			row(StatusCompleted, StatusCompleted, StatusCompleted, StatusRunning, StatusPending),
+			row(StatusCompleted, StatusCompleted, StatusCompleted, StatusWaiting, StatusPending),
+			row(StatusCompleted, StatusCompleted, StatusCompleted, StatusRunning, StatusPending),
+		}, stored)
+		require.Equal(t, []int{1, 3, 4, 4}, calls)
+	})
+}
+
+func TestCheckpointFailureEndsTheDrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": sleeps(time.Hour), "b": sleeps(time.Second)}}
+		plan := w.plan(t, "start>a start>b b>c", "a effect", "b effect", "c effect")
+		lost := errors.New("the lease is lost")
+		calls := 0
+		begin := time.Now()
+		_, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: NewState(plan, "e1")}, func(context.Context, *State) error {
+			if calls++; calls == 2 {
+				return lost
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, lost)
+		require.Equal(t, time.Second, time.Since(begin))
+		require.NotContains(t, w.calls, "e1/c")
+	})
+}
+
+func TestSuspends(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": failsTimes(1, external(429, 30*time.Second)), "b": sleeps(10 * time.Second)}}
+		plan := w.plan(t, "start>a start>b a>c b>c", `a effect {`+noJitter+`}`, "b effect", "c pure")
+		state := NewState(plan, "e1")
+		begin := time.Now().UTC()
+		checkpoints := 0
+		store := func(context.Context, *State) error { checkpoints++; return nil }
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
+		require.NoError(t, err)
+		require.Nil(t, verdict.Outcome)
+		require.Equal(t, begin.Add(30*time.Second), verdict.WakeAt)
+		require.Equal(t, 10*time.Second, time.Since(begin), "what can run runs before the suspension")
+		require.Equal(t, 2, checkpoints)
+		require.Equal(t, map[string]Status{"a": StatusWaiting, "b": StatusCompleted, "c": StatusPending}, statuses(plan, state))
+
+		// Another process goes on, first too early, then in time.
+		state = copyOf(t, state)
+		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
+		require.NoError(t, err)
+		require.Equal(t, begin.Add(30*time.Second), verdict.WakeAt)
+		time.Sleep(17 * time.Second)
+		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, time.Since(begin))
+		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+		require.Equal(t, 2, state.Tasks[0].Attempt)
+	})
+}
+
+// TestProgramsMayWait drives a task type that waits: its program is run again
+// when the time has come, as the same attempt.
+func TestProgramsMayWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+			until := call.Env.Now.Add(time.Hour)
+			if call.At.Before(until) {
+				return workflow.Result{WaitUntil: until}, nil
+			}
+			require.Equal(t, 1, call.Attempt)
+			return workflow.Result{Output: "waited"}, nil
+		}}}
+		plan := w.plan(t, "", `a pure {"waits":true}`)
+		require.Equal(t, workflow.ModeAsync, plan.Mode)
+		state := NewState(plan, "e1")
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, nil)
+		require.NoError(t, err)
+		require.Nil(t, verdict.Outcome)
+		time.Sleep(time.Until(verdict.WakeAt))
+		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"a": "waited"}, verdict.Outcome.Output)
+	})
+}
+
+func TestCancelAndShutdown(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"cancelled": ErrCancelled, "shutdown": errors.New("the process stops")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{tasks: map[string]behaviour{"b": sleeps(time.Hour), "c": fails(external(503, 4*time.Second))}}
+				plan := w.plan(t, "start>a a>b a>c", "a pure", "b effect", `c effect {`+noJitter+`}`)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(cause) })
+				state := NewState(plan, "e1")
+				begin := time.Now()
+				verdict, err := newRunner().Drive(ctx, &Run{Plan: plan, State: state}, nil)
+				require.Equal(t, time.Second, time.Since(begin))
+				if name == "shutdown" {
+					require.ErrorIs(t, err, cause)
+					require.Equal(t, StatusRunning, state.Status)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, &Outcome{
+					Status: StatusCancelled, StatusCode: 500, Output: map[string]any{},
+					ErrorMessage: "the execution was cancelled", TasksCompleted: 1,
+				}, verdict.Outcome)
+				require.Equal(t, map[string]Status{"a": StatusCompleted, "b": StatusCancelled, "c": StatusCancelled}, statuses(plan, state))
+			})
+		})
+	}
+}
+
+// TestTakeOver goes on with the state of a process that died while two effects
+// ran: they run again under the same keys, what was completed does not, and
+// now() is the time the task first began.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var seen []time.Time
+		w := &world{tasks: map[string]behaviour{"b": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+			seen = append(seen, call.Env.Now)
+			require.Equal(t, 1, call.Attempt)
+			return workflow.Result{Output: json.Number("1.10")}, nil
+		}}}
+		plan := w.plan(t, "start>a a>b a>c b>d c>d", "a pure", "b effect", "c effect", `d pure {"reads":"{{ tasks.b.output }}"}`)
+		var stored *State
+		died := errors.New("died")
+		_, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: NewState(plan, "e1")}, func(_ context.Context, s *State) error {
+			stored = copyOf(t, s)
+			require.Empty(t, cmp.Diff(s, stored))
+			return died
+		})
+		require.ErrorIs(t, err, died)
+		began := time.Now().UTC()
+		time.Sleep(40 * time.Second)
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: stored}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 4, verdict.Outcome.TasksCompleted)
+		require.Equal(t, []time.Time{began}, seen)
+		slices.Sort(w.calls)
+		require.Equal(t, []string{"e1/a", "e1/b", "e1/c", "e1/d"}, w.calls)
+	})
+}
+
+func TestDriveRefusesAnotherPlansState(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	one, two := w.plan(t, "", "a pure"), w.plan(t, "start>a a>b", "a pure", "b pure")
+	_, err := newRunner().Drive(t.Context(), &Run{Plan: one, State: NewState(two, "e1")}, nil)
+	require.Error(t, err)
+}
+
+func TestNextAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	plan := w.plan(t, "", "a pure")
+	_, state := w.drive(t, plan)
+	before := copyOf(t, state)
+	require.Empty(t, Next(plan, state, Event{Kind: EventCancelled, At: time.Now()}))
+	require.Empty(t, cmp.Diff(before, copyOf(t, state)))
+}

@@ -42,8 +42,8 @@ func (decisionTableType) Compile(c *workflow.ConfigReader) workflow.Program {
 func (*table) Effect() bool { return false }
 
 // Run evaluates the table.
-func (t *table) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
-	output, err := t.evaluate(call.Env)
+func (t *table) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
+	output, err := t.evaluate(ctx, call.Env)
 	return workflow.Result{Output: output}, err
 }
 
@@ -293,12 +293,13 @@ func (b *tableBuilder) place() {
 
 // check reports what the rules together show.
 func (b *tableBuilder) check() {
+	rules := ruleCheck{table: &b.table, left: comparisonsMax}
 	if b.policy == hitUnique {
-		for _, p := range b.overlaps() {
+		for _, p := range rules.overlaps() {
 			b.c.Fault(fmt.Sprintf("rules[%d]", p.later), "can hit together with rules[%d], but the hit policy is unique", p.earlier)
 		}
 	}
-	for _, p := range b.shadowed() {
+	for _, p := range rules.shadowed() {
 		if p.earlier == p.later {
 			b.c.Warn(fmt.Sprintf("rules[%d]", p.later), "can never hit: its conditions contradict each other")
 			continue

@@ -7,13 +7,24 @@ import "slices"
 // independent, which an expression's value and a path within another path are
 // not; such columns can only rule a pair out.
 
+// comparisonsMax bounds the cells that are compared at publish, which grow with
+// the square of the rules: well above a table of 5,000 rules, and below a
+// second. What is not compared counts as not sure.
+const comparisonsMax = 100_000_000
+
+// ruleCheck compares the rules of a table.
+type ruleCheck struct {
+	*table
+	left int // comparisons
+}
+
 // pair is two rules, the earlier first.
 type pair struct{ earlier, later int }
 
 // overlaps returns, for each rule that surely hits together with an earlier
 // one for some input, the first such pair. Where an expression decides,
 // nothing is sure, and evaluation finds out.
-func (t *table) overlaps() []pair {
+func (t *ruleCheck) overlaps() []pair {
 	dependent := t.dependentColumns()
 	var found []pair
 	for later := range t.rules {
@@ -21,6 +32,9 @@ func (t *table) overlaps() []pair {
 			continue
 		}
 		for earlier := range later {
+			if t.left < 0 {
+				return found
+			}
 			if !t.disjoint(earlier, later) && !t.undecided(earlier, dependent) && t.shareInput(earlier, later) {
 				found = append(found, pair{earlier, later})
 				break
@@ -31,7 +45,7 @@ func (t *table) overlaps() []pair {
 }
 
 // dependentColumns tells which columns' values depend on another column's.
-func (t *table) dependentColumns() []bool {
+func (t *ruleCheck) dependentColumns() []bool {
 	dependent := make([]bool, len(t.columns))
 	for i, c := range t.columns {
 		dependent[i] = c.path == nil
@@ -49,7 +63,7 @@ func startsWith(path, prefix []string) bool {
 }
 
 // undecided reports whether a rule's hits depend on more than independent columns.
-func (t *table) undecided(rule int, dependent []bool) bool {
+func (t *ruleCheck) undecided(rule int, dependent []bool) bool {
 	for i, c := range t.row(rule) {
 		if c.expr >= 0 || dependent[i] && !covers(c.spans, []span{t.axes[t.columns[i].axis].all()}) {
 			return true
@@ -58,15 +72,12 @@ func (t *table) undecided(rule int, dependent []bool) bool {
 	return false
 }
 
-func (t *table) row(rule int) []condition {
-	return t.conditions[rule*len(t.columns) : (rule+1)*len(t.columns)]
-}
-
 // disjoint reports whether some column keeps two rules apart. It is the quick
 // test that most pairs of a large table fail.
-func (t *table) disjoint(x, y int) bool {
+func (t *ruleCheck) disjoint(x, y int) bool {
 	a, b := t.row(x), t.row(y)
 	for i := range a {
+		t.left--
 		if !meet(a[i].spans, b[i].spans) {
 			return true
 		}
@@ -76,7 +87,7 @@ func (t *table) disjoint(x, y int) bool {
 
 // shareInput reports whether one input satisfies two rules, columns of the
 // same path taken together.
-func (t *table) shareInput(x, y int) bool {
+func (t *ruleCheck) shareInput(x, y int) bool {
 	left := make([][]span, len(t.axes))
 	for i, a := range t.axes {
 		left[i] = []span{a.all()}
@@ -93,12 +104,12 @@ func (t *table) shareInput(x, y int) bool {
 }
 
 // neverHolds reports whether a rule's own cells contradict each other.
-func (t *table) neverHolds(rule int) bool { return !t.shareInput(rule, rule) }
+func (t *ruleCheck) neverHolds(rule int) bool { return !t.shareInput(rule, rule) }
 
 // shadowed returns, for each rule that never comes to hit, why: the earlier
 // rule that takes all its hits under policy first, or the rule itself where
 // its own cells contradict each other.
-func (t *table) shadowed() []pair {
+func (t *ruleCheck) shadowed() []pair {
 	var found []pair
 	for later := range t.rules {
 		if t.neverHolds(later) {
@@ -109,6 +120,9 @@ func (t *table) shadowed() []pair {
 			continue
 		}
 		for earlier := range later {
+			if t.left < 0 {
+				return found
+			}
 			if t.subsumes(earlier, later) {
 				found = append(found, pair{earlier, later})
 				break
@@ -119,9 +133,10 @@ func (t *table) shadowed() []pair {
 }
 
 // subsumes reports whether x hits wherever y does.
-func (t *table) subsumes(x, y int) bool {
+func (t *ruleCheck) subsumes(x, y int) bool {
 	a, b := t.row(x), t.row(y)
 	for i := range a {
+		t.left--
 		if a[i].expr >= 0 && a[i].expr != b[i].expr {
 			return false
 		}

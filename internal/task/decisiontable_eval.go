@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -65,6 +66,11 @@ type condition struct {
 	expr  int // of table.expressions, or -1
 }
 
+// row returns a rule's conditions.
+func (t *table) row(rule int) []condition {
+	return t.conditions[rule*len(t.columns) : (rule+1)*len(t.columns)]
+}
+
 // hull is the smallest span around all of a condition's.
 func (c *condition) hull() span {
 	if len(c.spans) == 0 {
@@ -98,6 +104,7 @@ type conclusion struct {
 // evaluation is one run of a table.
 type evaluation struct {
 	*table
+	ctx    context.Context // whose end stops the run between two expressions
 	env    *expression.Env
 	values []any
 	ranks  []uint32
@@ -106,8 +113,8 @@ type evaluation struct {
 
 type memo struct{ known, holds bool }
 
-func (t *table) evaluate(env *expression.Env) (any, error) {
-	e := &evaluation{table: t, env: env}
+func (t *table) evaluate(ctx context.Context, env *expression.Env) (any, error) {
+	e := &evaluation{table: t, ctx: ctx, env: env}
 	if err := e.readColumns(); err != nil {
 		return nil, err
 	}
@@ -250,7 +257,7 @@ func (e *evaluation) hits(ruleIndex int) (bool, error) {
 		}
 		holds, err := e.ask(row[i].expr)
 		if err != nil {
-			return false, failureAt(codeDecisionTable, fmt.Sprintf("rules[%d].when[%d]", ruleIndex, i), err)
+			return false, e.stopped(fmt.Sprintf("rules[%d].when[%d]", ruleIndex, i), err)
 		}
 		if !holds {
 			return false, nil
@@ -259,9 +266,20 @@ func (e *evaluation) hits(ruleIndex int) (bool, error) {
 	return true, nil
 }
 
+// stopped makes the failure of a cell, unless the run was stopped.
+func (e *evaluation) stopped(path string, err error) error {
+	if e.ctx.Err() != nil {
+		return err
+	}
+	return failureAt(codeDecisionTable, path, err)
+}
+
 func (e *evaluation) ask(expr int) (bool, error) {
 	if m := e.memo[expr]; m.known {
 		return m.holds, nil
+	}
+	if err := e.ctx.Err(); err != nil {
+		return false, err
 	}
 	env := *e.env
 	env.Column = e.values[e.expressions[expr].column]

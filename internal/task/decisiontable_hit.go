@@ -171,6 +171,9 @@ func (e *evaluation) conclude(ruleIndex int) (any, error) {
 func (e *evaluation) conclusions(ruleIndex int) ([]any, error) {
 	then := e.rules[ruleIndex].then
 	values := make([]any, len(then))
+	if err := e.ctx.Err(); err != nil {
+		return nil, err
+	}
 	for i := range then {
 		switch c := &then[i]; {
 		case !c.present:

@@ -47,9 +47,12 @@ func (*switchTask) Effect() bool { return false }
 
 // Run takes the edge of the first case that holds, or of each under mode all;
 // with none, default's. The output names the tasks chosen.
-func (s *switchTask) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+func (s *switchTask) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
 	chosen := []string{}
 	for i, c := range s.cases {
+		if err := ctx.Err(); err != nil {
+			return workflow.Result{}, err
+		}
 		holds, err := c.when.EvalBool(call.Env)
 		if err != nil {
 			return workflow.Result{}, failureAt(workflow.CodeExpression, fmt.Sprintf("cases[%d].when", i), err)

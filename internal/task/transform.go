@@ -129,11 +129,14 @@ func concerns(ref, leaf string) bool {
 func (*transform) Effect() bool { return false }
 
 // Run evaluates the fields. The output is the object of all of them.
-func (t *transform) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+func (t *transform) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
 	output := map[string]any{}
 	env := *call.Env
 	env.Fields = output
 	for _, l := range t.leaves {
+		if err := ctx.Err(); err != nil {
+			return workflow.Result{}, err
+		}
 		v, err := l.tree.Eval(&env)
 		if err != nil {
 			return workflow.Result{}, failureAt(workflow.CodeExpression, "fields."+l.name(), err)

@@ -89,6 +89,17 @@ func (e environment) ok(t *testing.T, args ...string) string {
 	return got.stdout
 }
 
+// dataDir returns a data directory for an own server, which does not exist yet.
+// Root's server runs as another user, to whom t.TempDir is closed.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	parent, err := os.MkdirTemp("", "tranche-own-") //nolint:usetesting // see above
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	require.NoError(t, os.Chmod(parent, 0o755))
+	return filepath.Join(parent, "data")
+}
+
 // running is a `tranche serve` that answers.
 type running struct {
 	url    string

@@ -156,12 +156,7 @@ func TestRoles(t *testing.T) {
 
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
-	// Root's server runs as another user, who must reach the directory.
-	parent, err := os.MkdirTemp("", "tranche-own-") //nolint:usetesting // t.TempDir lies in a directory closed to others
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(parent) })
-	require.NoError(t, os.Chmod(parent, 0o755))
-	dir := filepath.Join(parent, "data")
+	dir := dataDir(t)
 	e := environment{"TRANCHE_DATA_DIR=" + dir}
 	e.ok(t, "tenant", "create", "early") // starts the server for its own duration
 

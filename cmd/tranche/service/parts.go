@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,6 +15,7 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/logging"
 	"tranche/internal/storage"
 	"tranche/internal/task"
 	"tranche/jobs"
@@ -43,9 +45,11 @@ type side struct {
 
 // assemble makes the parts of the domain, the workers and the API.
 func (s *Service) assemble() error {
+	// River tells each of its steps; only what is amiss is worth a line.
+	riverLog := logging.AtLeast(s.config.Log, slog.LevelWarn)
 	// What only enqueues has a client of its own, because the workers' client
 	// needs workers that enqueue.
-	enqueue, err := jobs.NewClient(s.pools.API, jobs.Config{ProcessID: s.process.ID, Logger: s.config.Log})
+	enqueue, err := jobs.NewClient(s.pools.API, jobs.Config{ProcessID: s.process.ID, Logger: riverLog})
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (s *Service) assemble() error {
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
-			ProcessID: s.process.ID, Logger: s.config.Log,
+			ProcessID: s.process.ID, Logger: riverLog,
 			Workers: workers.New(workers.Parts{
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches,
 			}),
@@ -68,7 +72,10 @@ func (s *Service) assemble() error {
 	s.handler = api.New(api.Config{
 		Log: s.config.Log, Clock: s.config.Clock,
 		Verify: s.identity.Verify, Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
-		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions, Pool: s.pools.API,
+		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
+		Batches: p.requests.batches, Store: p.requests.store,
+		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
+		Pool:   s.pools.API,
 	})
 	return nil
 }

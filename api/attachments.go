@@ -53,17 +53,13 @@ func attachmentRoutes(s *Server) {
 		id: "downloadAttachment", method: http.MethodGet, path: attachmentPath, tag: "Stores",
 		summary:     "Download a file",
 		description: "Gives the bytes of a file at a download address of a package. Range requests are answered.",
-		errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed},
+		errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
 	}, huma.Operation{
 		Parameters: signedParameters(),
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The file.", Content: downloadContent()},
 			"206": {Description: "The part of the file that Range names.", Content: downloadContent()},
 			"304": {Description: "The file is the one that If-None-Match names."},
-			"416": {
-				Description: "The file does not have the part that Range names.",
-				Content:     map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}}},
-			},
 		},
 	}, s.downloadAttachment)
 }
@@ -89,12 +85,12 @@ func signedParameters() []*huma.Param {
 }
 
 func downloadContent() map[string]*huma.MediaType {
-	content := map[string]*huma.MediaType{}
-	for _, kind := range []string{"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl"} {
-		content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	content := map[string]*huma.MediaType{
+		jsonType: {Schema: &huma.Schema{Description: "A manifest."}, Example: json.RawMessage(`{"counts":{"total":2000,"completed":1961,"failed":39,"pending":0}}`)},
 	}
-	content[jsonType] = &huma.MediaType{Schema: &huma.Schema{Description: "A manifest."}}
-	content["multipart/byteranges"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	for _, kind := range []string{"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl", "multipart/byteranges"} {
+		content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, Example: "borrowerId,income\nB-1001,54000.00\n"}
+	}
 	return content
 }
 

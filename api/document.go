@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/swaggest/swgui/v5emb"
@@ -61,11 +62,12 @@ func humaConfig() huma.Config {
 }
 
 func scopesDescription() string {
-	text := "An access token of POST /identity/resources/auth/v1/api-token. Its scopes are those of the client:\n"
+	var text strings.Builder
+	text.WriteString("An access token of POST /identity/resources/auth/v1/api-token. Its scopes are those of the client:\n")
 	for _, scope := range identity.Scopes() {
-		text += "\n- `" + string(scope) + "`"
+		text.WriteString("\n- `" + string(scope) + "`")
 	}
-	return text
+	return text.String()
 }
 
 // problemSample is what the document says about one status of failure.
@@ -87,6 +89,7 @@ func problemSamples() []problemSample {
 		{http.StatusPreconditionFailed, "PreconditionFailed", "If-Match names an older version of the resource.", "PRECONDITION_FAILED", "the workflow has changed since the version that If-Match names", "", "", ""},
 		{http.StatusRequestEntityTooLarge, "PayloadTooLarge", "The body is larger than the operation allows.", "PAYLOAD_TOO_LARGE", "the body is larger than 1048576 bytes", "", "", ""},
 		{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The body is not of a type that the operation takes.", "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json in UTF-8", "", "", ""},
+		{http.StatusRequestedRangeNotSatisfiable, "RangeNotSatisfiable", "The file does not have the part that Range names.", "RANGE_NOT_SATISFIABLE", "the file does not have the part that Range names", "", "", ""},
 		{http.StatusUnprocessableEntity, "UnprocessableEntity", "The request is well-formed but cannot be processed.", "UNPROCESSABLE_ENTITY", "the input does not match the workflow's schema", "amount", "must be number, but is string", "INPUT_SCHEMA_MISMATCH"},
 		{http.StatusTooManyRequests, "TooManyRequests", "The rate limit of the tenant is used up.", "RATE_LIMITED", "too many requests", "", "", ""},
 		{http.StatusInternalServerError, "InternalServerError", "An unexpected error; the log has its cause under the request id.", "INTERNAL_ERROR", "an unexpected error occurred", "", "", ""},

@@ -27,17 +27,14 @@ type drive struct {
 	env    expression.Env // of the steps without effects, one after the other
 	unread []int          // tasks that expressions read and that env does not have yet
 
-	effects     context.Context //nolint:containedctx // ends the effects with the drive
-	stopEffects context.CancelFunc
-	goroutines  sync.WaitGroup
-	reports     chan Event // of the effects; holds one of each task
-	running     int
-	storedWait  time.Time // the wait that the last checkpoint holds
+	goroutines sync.WaitGroup // of the effects
+	reports    chan Event     // of the effects; holds one of each task
+	running    int
+	storedWait time.Time // the wait that the last checkpoint holds
 }
 
-func newDrive(ctx context.Context, r *Runner, run *Run, checkpoint Checkpoint) *drive {
+func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 	d := &drive{Runner: r, run: run, checkpoint: checkpoint}
-	d.effects, d.stopEffects = context.WithCancel(ctx)
 	d.env = expression.Env{
 		Input: run.Input, Custom: run.Custom, Execution: run.Execution,
 		ExecutionID: run.State.ExecutionID, Tasks: map[string]any{},
@@ -53,12 +50,6 @@ func newDrive(ctx context.Context, r *Runner, run *Run, checkpoint Checkpoint) *
 		}
 	}
 	return d
-}
-
-// stop ends the effects and waits until they have returned.
-func (d *drive) stop() {
-	d.stopEffects()
-	d.goroutines.Wait()
 }
 
 // inline reports whether the one action is a step without effects.
@@ -115,13 +106,13 @@ func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, 
 		d.storedWait = wait
 	}
 	for _, action := range effects {
-		d.start(action.Task)
+		d.start(ctx, action.Task)
 	}
 	return wakeAt, false, nil
 }
 
 // start runs an effect beside the drive.
-func (d *drive) start(i int) {
+func (d *drive) start(ctx context.Context, i int) {
 	task, state := d.run.Plan.Graph.Tasks[i], &d.run.State.Tasks[i]
 	d.readTasks()
 	env := d.env
@@ -138,7 +129,7 @@ func (d *drive) start(i int) {
 	}
 	d.running++
 	d.goroutines.Go(func() {
-		ctx, cancel := context.WithTimeout(d.effects, limit)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if task.Timeout > 0 {
 			ctx, cancel = context.WithTimeoutCause(ctx, task.Timeout, errTaskTimeout)
@@ -192,12 +183,10 @@ func (d *drive) taskError(ctx context.Context, task *workflow.Task, err error) *
 	if errors.Is(context.Cause(ctx), errTaskTimeout) {
 		return &workflow.TaskError{Code: workflow.CodeTaskTimeout, Message: errTaskTimeout.Error(), Retryable: true}
 	}
-	var own *workflow.TaskError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*workflow.TaskError](err); ok {
 		return own
 	}
-	var expr *expression.Error
-	if errors.As(err, &expr) {
+	if expr, ok := errors.AsType[*expression.Error](err); ok {
 		return &workflow.TaskError{Code: workflow.CodeExpression, Message: expr.Error()}
 	}
 	if ctx.Err() == nil {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -90,7 +89,7 @@ func (w *world) plan(tb testing.TB, edges string, tasks ...string) *workflow.Pla
 }
 
 func newRunner() *Runner {
-	return &Runner{Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &Runner{Clock: time.Now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // drive runs a fresh execution of the plan to its end.

@@ -62,15 +62,16 @@ func Next(plan *workflow.Plan, state *State, event Event) []Action {
 	if state.Ended() {
 		return nil
 	}
-	s := step{graph: plan.Graph, state: state, at: event.At}
+	s := step{graph: plan.Graph, tasks: state.Tasks, state: state, at: event.At}
 	s.apply(plan, event)
 	return s.decide()
 }
 
-// step is one use of Next on one graph.
+// step is one use of Next on one graph and the states of its tasks.
 type step struct {
 	graph *workflow.Graph
-	state *State
+	tasks []TaskState
+	state *State // of the execution
 	at    time.Time
 }
 
@@ -81,7 +82,7 @@ func (s *step) apply(plan *workflow.Plan, event Event) {
 	case EventStarted:
 		s.start(plan)
 	case EventAdmitted:
-		s.state.Tasks[event.Task].Admitted = true
+		s.tasks[event.Task].Admitted = true
 	case EventPassed:
 		s.passOver(event.Task)
 	case EventCompleted:
@@ -105,29 +106,29 @@ func (s *step) start(plan *workflow.Plan) {
 	if s.state.Deadline.IsZero() {
 		s.state.Deadline = s.at.Add(plan.Timeout)
 	}
-	for i := range s.state.Tasks {
-		if t := &s.state.Tasks[i]; t.Status == StatusRunning {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.Status == StatusRunning {
 			t.Status, t.Ready = StatusPending, true
 			t.Attempt--
 		}
 	}
 	s.wake()
-	for i := range s.state.Tasks {
+	for i := range s.tasks {
 		s.settle(i)
 	}
 }
 
 // wake makes ready what has waited long enough.
 func (s *step) wake() {
-	for i := range s.state.Tasks {
-		if t := &s.state.Tasks[i]; t.Status == StatusWaiting && !t.WakeAt.After(s.at) {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.Status == StatusWaiting && !t.WakeAt.After(s.at) {
 			t.Status, t.Ready, t.WakeAt = StatusPending, true, time.Time{}
 		}
 	}
 }
 
 func (s *step) complete(i int, result workflow.Result) {
-	t, task := &s.state.Tasks[i], s.graph.Tasks[i]
+	t, task := &s.tasks[i], s.graph.Tasks[i]
 	if !result.WaitUntil.IsZero() {
 		t.Status, t.WakeAt = StatusWaiting, result.WaitUntil
 		t.Attempt-- // it goes on with the same one
@@ -155,7 +156,7 @@ func (s *step) fail(i int, err *workflow.TaskError) {
 	if s.late() {
 		return // it failed because the time is over
 	}
-	t, task := &s.state.Tasks[i], s.graph.Tasks[i]
+	t, task := &s.tasks[i], s.graph.Tasks[i]
 	t.Error, t.Ready = err, false
 	t.Answered = t.Answered || err.StatusCode != 0
 	if task.Program.Effect() && task.Retry.Retries(err, t.Attempt) {
@@ -188,7 +189,7 @@ func (s *step) chance(task *workflow.Task, t *TaskState) float64 {
 // take records which edges of a decided task are taken, and settles the tasks
 // that follow.
 func (s *step) take(i int, taken []int) {
-	s.state.Tasks[i].Taken = taken
+	s.tasks[i].Taken = taken
 	for _, target := range s.graph.Tasks[i].Targets {
 		s.settle(target)
 	}
@@ -197,13 +198,13 @@ func (s *step) take(i int, taken []int) {
 // settle decides whether a task begins, once all its incoming edges are
 // decided: it does if one was taken, else it is skipped (decisions 4.2).
 func (s *step) settle(i int) {
-	t, task := &s.state.Tasks[i], s.graph.Tasks[i]
+	t, task := &s.tasks[i], s.graph.Tasks[i]
 	if t.Status != StatusPending || t.Ready {
 		return
 	}
 	begins := task.Entry
 	for _, source := range task.Sources {
-		before := &s.state.Tasks[source]
+		before := &s.tasks[source]
 		if !before.decided(s.graph.Tasks[source]) {
 			return
 		}
@@ -221,7 +222,7 @@ func (s *step) settle(i int) {
 }
 
 func (s *step) passOver(i int) {
-	t := &s.state.Tasks[i]
+	t := &s.tasks[i]
 	t.Status, t.Ready, t.CompletedAt = StatusSkipped, false, s.at
 	s.take(i, s.graph.Tasks[i].OnSkip)
 }
@@ -234,8 +235,8 @@ func (s *step) decide() []Action {
 	late := s.late()
 	ended, busy := false, false
 	var wakeAt time.Time
-	for i := range s.state.Tasks {
-		t, task := &s.state.Tasks[i], s.graph.Tasks[i]
+	for i := range s.tasks {
+		t, task := &s.tasks[i], s.graph.Tasks[i]
 		switch {
 		case t.Ready && !late && task.When != nil && !t.Admitted:
 			s.begin(t)
@@ -266,8 +267,8 @@ func (s *step) decide() []Action {
 // effects begins every effect that is ready, and asks for a timer if any task waits.
 func (s *step) effects(wakeAt time.Time) []Action {
 	var actions []Action
-	for i := range s.state.Tasks {
-		if s.state.Tasks[i].Ready {
+	for i := range s.tasks {
+		if s.tasks[i].Ready {
 			actions = append(actions, s.run(i))
 		}
 	}
@@ -278,7 +279,7 @@ func (s *step) effects(wakeAt time.Time) []Action {
 }
 
 func (s *step) run(i int) Action {
-	t := &s.state.Tasks[i]
+	t := &s.tasks[i]
 	s.begin(t)
 	t.Status, t.Ready = StatusRunning, false
 	t.Attempt++
@@ -294,8 +295,8 @@ func (s *step) begin(t *TaskState) {
 // finish ends an execution whose graph has come to an end.
 func (s *step) finish() []Action {
 	status := StatusCompleted
-	if last := decisive(s.graph, s.state); last >= 0 {
-		if t := &s.state.Tasks[last]; t.Status == StatusFailed || t.End.Failed {
+	if last := decisive(s.graph, s.tasks); last >= 0 {
+		if t := &s.tasks[last]; t.Status == StatusFailed || t.End.Failed {
 			status = StatusFailed
 		}
 	}
@@ -309,8 +310,8 @@ func (s *step) end(status Status) {
 	if status == StatusTimeout {
 		stopped = StatusTimeout
 	}
-	for i := range s.state.Tasks {
-		t := &s.state.Tasks[i]
+	for i := range s.tasks {
+		t := &s.tasks[i]
 		if t.Status == StatusRunning || t.Status == StatusWaiting {
 			t.Status, t.CompletedAt, t.WakeAt = stopped, s.at, time.Time{}
 		}
@@ -321,9 +322,9 @@ func (s *step) end(status Status) {
 
 // decisive is the position of the task that ended a graph, the earliest if
 // several compete; -1 if the graph ran out of tasks.
-func decisive(graph *workflow.Graph, state *State) int {
-	for i := range state.Tasks {
-		if state.Tasks[i].ends(graph.Tasks[i]) {
+func decisive(graph *workflow.Graph, tasks []TaskState) int {
+	for i := range tasks {
+		if tasks[i].ends(graph.Tasks[i]) {
 			return i
 		}
 	}

@@ -43,7 +43,7 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 	for i, task := range plan.Graph.Tasks {
 		o.count(task, &state.Tasks[i])
 	}
-	last := decisive(plan.Graph, state)
+	last := decisive(plan.Graph, state.Tasks)
 	switch {
 	case state.Status == StatusTimeout:
 		o.StatusCode, o.SubCode = codeTimeout, fault.ExecutionTimeout
@@ -51,7 +51,7 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 	case state.Status == StatusCancelled:
 		o.StatusCode, o.ErrorMessage = codeInternal, "the execution was cancelled"
 	case last < 0:
-		o.StatusCode, o.Output = codeCompleted, results(plan.Graph, state)
+		o.StatusCode, o.Output = codeCompleted, results(plan.Graph, state.Tasks)
 	case state.Tasks[last].End != nil:
 		o.end(plan.Graph.Tasks[last], &state.Tasks[last])
 	default:
@@ -112,7 +112,7 @@ func (o *Outcome) fail(task *workflow.Task, err *workflow.TaskError) {
 }
 
 // results is the output of a graph that reached no end (decisions 4.9).
-func results(graph *workflow.Graph, state *State) map[string]any {
+func results(graph *workflow.Graph, tasks []TaskState) map[string]any {
 	byID := map[string]any{}
 	last := 0
 	for i, task := range graph.Tasks {
@@ -120,7 +120,7 @@ func results(graph *workflow.Graph, state *State) map[string]any {
 			continue
 		}
 		last++
-		if t := &state.Tasks[i]; t.Status != StatusSkipped {
+		if t := &tasks[i]; t.Status != StatusSkipped {
 			byID[task.ID] = t.Output
 		}
 	}

@@ -31,7 +31,7 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 	state.Attempt++
 	state.Status = StatusPending
 	state.StartedAt, state.Deadline, state.CompletedAt = time.Time{}, time.Time{}, time.Time{}
-	for i, again := range toReset(plan.Graph, state) {
+	for i, again := range toReset(plan.Graph, state.Tasks) {
 		if !again {
 			continue
 		}
@@ -52,12 +52,12 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 
 // toReset marks what a retry decides anew. An end is always among it, because
 // it would end the execution at once.
-func toReset(graph *workflow.Graph, state *State) []bool {
-	again := make([]bool, len(state.Tasks))
+func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
+	again := make([]bool, len(tasks))
 	var queue []int
-	everything := slices.ContainsFunc(state.Tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
-	for i := range state.Tasks {
-		t := &state.Tasks[i]
+	everything := slices.ContainsFunc(tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
+	for i := range tasks {
+		t := &tasks[i]
 		kept := t.Status == StatusCompleted && t.End == nil || t.Status == StatusSkipped && !t.Skip
 		if everything || !kept {
 			again[i] = true

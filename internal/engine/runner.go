@@ -65,8 +65,10 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 		return Verdict{}, fmt.Errorf("the state of execution %s has %d tasks, its plan %d",
 			run.State.ExecutionID, len(run.State.Tasks), len(run.Plan.Graph.Tasks))
 	}
-	d := newDrive(ctx, r, run, checkpoint)
-	defer d.stop()
+	d := newDrive(r, run, checkpoint)
+	defer d.goroutines.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	event := Event{Kind: EventStarted, At: r.now()}
 	for {
 		if ctx.Err() != nil {

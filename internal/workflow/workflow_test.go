@@ -129,11 +129,11 @@ func lines(details []fault.Detail) []string {
 	return text
 }
 
-func faults(t testing.TB, err error) *fault.Error {
-	t.Helper()
+func faults(tb testing.TB, err error) *fault.Error {
+	tb.Helper()
 	var f *fault.Error
-	require.True(t, errors.As(err, &f), "%v", err)
-	require.ErrorIs(t, err, fault.Unprocessable)
+	require.True(tb, errors.As(err, &f), "%v", err)
+	require.ErrorIs(tb, err, fault.Unprocessable)
 	return f
 }
 

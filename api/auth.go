@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -59,7 +58,6 @@ func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
 
 // refuse answers with a problem instead of calling the handler.
 func (s *Server) refuse(ctx huma.Context, p *Problem) {
-	r, w := humachi.Unwrap(ctx)
-	var writer http.ResponseWriter = w
-	s.writeProblem(writer, r, p)
+	_, w := humachi.Unwrap(ctx)
+	s.writeProblem(w, p)
 }

@@ -71,7 +71,6 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 	// Not every ResponseWriter has deadlines (those of tests have none); the
 	// limit in bytes holds regardless.
 	control := http.NewResponseController(w)
-	//nolint:forbidigo // a deadline of the connection is of the machine's clock
 	_ = control.SetReadDeadline(time.Now().Add(s.bodyTimeMax))
 	var text bytes.Buffer
 	if r.ContentLength > 0 {
@@ -123,8 +122,7 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 	value, err := exactjson.Decode(text)
 	if err != nil {
 		detail := fault.Detail{Field: wholeBody, Message: "must be JSON"}
-		var malformed *exactjson.Error
-		if errors.As(err, &malformed) {
+		if malformed, ok := errors.AsType[*exactjson.Error](err); ok {
 			detail.Message = malformed.Message
 			if malformed.Path != "" {
 				detail.Field = malformed.Path
@@ -132,7 +130,7 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 		}
 		return nil, fault.New(fault.Invalid, "the body is not acceptable JSON").WithDetails(detail)
 	}
-	schema := emptyObject
+	schema := emptyObject()
 	if op.RequestBody != nil {
 		schema = op.RequestBody.Content[jsonType].Schema
 	}
@@ -162,7 +160,9 @@ func merge(details, more []fault.Detail) []fault.Detail {
 
 // emptyObject is the schema of the body of operations that take none: an
 // empty object is let pass.
-var emptyObject = &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false}
+func emptyObject() *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false}
+}
 
 // humaContext is embedded under another name than Context, which is one of
 // its methods.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -107,14 +108,12 @@ func register[I, O any](s *Server, op operation, handler func(context.Context, *
 func registerRaw(s *Server, op operation, h huma.Operation, handler func(http.ResponseWriter, *http.Request) error) {
 	own := s.humaOperation(&op)
 	own.Parameters, own.RequestBody = h.Parameters, h.RequestBody
-	for status, response := range h.Responses {
-		own.Responses[status] = response
-	}
+	maps.Copy(own.Responses, h.Responses)
 	s.huma.OpenAPI().AddOperation(&own)
 	s.completeDocument(&op)
 	s.router.MethodFunc(op.method, op.path, func(w http.ResponseWriter, r *http.Request) {
 		if err := handler(w, r); err != nil {
-			s.writeProblem(w, r, s.problem(r.Context(), err))
+			s.writeProblem(w, s.problem(r.Context(), err))
 		}
 	})
 }
@@ -174,8 +173,7 @@ func (op *operation) statuses() []int {
 // problem returns the answer for an error: a *Problem as it is, anything else
 // by its fault kind. Unexpected errors are logged with their cause.
 func (s *Server) problem(ctx context.Context, err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
 	return s.newProblem(ctx, err)

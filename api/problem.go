@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -133,20 +134,17 @@ func levelOf(status int) slog.Level {
 }
 
 // writeProblem answers outside of Huma.
-func (s *Server) writeProblem(w http.ResponseWriter, _ *http.Request, p *Problem) {
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
+func (s *Server) writeProblem(w http.ResponseWriter, p *Problem) {
+	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(p.status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	//nolint:errchkjson // a Problem is text throughout, and a caller who left cannot be told
 	_ = encoder.Encode(p)
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.writeProblem(w, r, s.newProblem(r.Context(), fault.New(fault.NotFound, "there is nothing at this path")))
+	s.writeProblem(w, s.newProblem(r.Context(), fault.New(fault.NotFound, "there is nothing at this path")))
 }
 
 // methodNotAllowed names the methods that the path has, which chi does only
@@ -168,7 +166,7 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	p := s.newProblem(r.Context(), fault.New(fault.Invalid, "the path does not have this method, but %s", strings.Join(allowed, ", ")))
 	p.status, p.Code = http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"
 	p.header.Set("Allow", strings.Join(allowed, ", "))
-	s.writeProblem(w, r, p)
+	s.writeProblem(w, p)
 }
 
 // humaProblem replaces huma.NewErrorWithContext: what Huma finds by itself,
@@ -180,13 +178,11 @@ func humaProblem(ctx huma.Context, status int, message string, errs ...error) hu
 		f = fault.New(fault.Internal, "an unexpected error occurred")
 	}
 	for _, err := range errs {
-		var detail *huma.ErrorDetail
-		if errors.As(err, &detail) {
+		if detail, ok := errors.AsType[*huma.ErrorDetail](err); ok {
 			f = f.WithDetails(parameterDetail(detail))
 			continue
 		}
-		var own *fault.Error
-		if errors.As(err, &own) {
+		if own, ok := errors.AsType[*fault.Error](err); ok {
 			f = f.WithDetails(own.Details...)
 		}
 	}

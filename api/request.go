@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -87,23 +88,24 @@ func (s *Server) observe(next http.Handler) http.Handler {
 func (s *Server) recoverPanic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			cause := recover()
-			if cause == nil {
-				return
+			if cause := recover(); cause != nil {
+				s.answerPanic(w, r, cause)
 			}
-			//nolint:errorlint // the sentinel is compared as net/http does: it asks for the connection to be cut
-			if cause == http.ErrAbortHandler {
-				panic(cause)
-			}
-			s.config.Log.ErrorContext(r.Context(), "panic", slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
-			if recorded, ok := w.(*recorder); ok && recorded.status != 0 {
-				return
-			}
-			err := fault.Wrap(fmt.Errorf("panic: %v", cause), fault.Internal, "an unexpected error occurred")
-			s.writeProblem(w, r, s.newProblem(r.Context(), err))
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request, cause any) {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause) // asks net/http to cut the connection
+	}
+	s.config.Log.ErrorContext(r.Context(), "panic", slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
+	if recorded, ok := w.(*recorder); ok && recorded.status != 0 {
+		return
+	}
+	err := fault.Wrap(fmt.Errorf("panic: %v", cause), fault.Internal, "an unexpected error occurred")
+	s.writeProblem(w, s.newProblem(r.Context(), err))
 }
 
 // recorder remembers the status that was sent.

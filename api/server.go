@@ -80,6 +80,7 @@ type Server struct {
 	huma     huma.API
 	handler  http.Handler
 	document []byte
+	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
 }

@@ -24,7 +24,7 @@ import (
 
 type echoInput struct {
 	Body struct {
-		Value JSON `json:"value,omitempty"`
+		Value JSON `json:"value,omitzero"`
 	}
 }
 
@@ -86,7 +86,14 @@ func newTestServer(t *testing.T) *testServer {
 	return &testServer{Server: s, url: server.URL, log: log}
 }
 
-func (s *testServer) do(t *testing.T, method, path, body string) (*http.Response, string) {
+// reply is what the server answered.
+type reply struct {
+	status int
+	header http.Header
+	text   string
+}
+
+func (s *testServer) do(t *testing.T, method, path, body string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -96,7 +103,7 @@ func (s *testServer) do(t *testing.T, method, path, body string) (*http.Response
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return response, string(text)
+	return reply{response.StatusCode, response.Header, string(text)}
 }
 
 func TestFailuresAreOpaqueAndLogged(t *testing.T) {
@@ -113,15 +120,15 @@ func TestFailuresAreOpaqueAndLogged(t *testing.T) {
 		"/readyz":     {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "2"},
 	} {
 		s.log.Reset()
-		response, text := s.do(t, http.MethodGet, path, "")
-		require.Equal(t, want.status, response.StatusCode, path)
-		require.Equal(t, "application/json", response.Header.Get("Content-Type"))
-		require.Equal(t, want.retry, response.Header.Get("Retry-After"), path)
-		require.Contains(t, text, want.code)
-		require.NotContains(t, text, "s3cret")
+		got := s.do(t, http.MethodGet, path, "")
+		require.Equal(t, want.status, got.status, path)
+		require.Equal(t, "application/json", got.header.Get("Content-Type"))
+		require.Equal(t, want.retry, got.header.Get("Retry-After"), path)
+		require.Contains(t, got.text, want.code)
+		require.NotContains(t, got.text, "s3cret")
 		if want.status != http.StatusTooManyRequests {
 			require.Contains(t, s.log.String(), "s3cret", "the cause of %s is logged", path)
-			require.Contains(t, s.log.String(), response.Header.Get("X-Request-Id"))
+			require.Contains(t, s.log.String(), got.header.Get("X-Request-Id"))
 		}
 	}
 }
@@ -141,10 +148,10 @@ func TestSlowBodies(t *testing.T) {
 	require.Contains(t, string(answer), `"REQUEST_TIMEOUT"`)
 
 	// The limit is the body's: a handler may take longer.
-	response, text := s.do(t, http.MethodPost, "/slow", `{"value":1}`)
-	require.Equal(t, http.StatusNoContent, response.StatusCode, text)
-	response, _ = s.do(t, http.MethodPost, "/slow", `{"value":"`+strings.Repeat("x", 100)+`"}`)
-	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, "the operation's own limit")
+	got := s.do(t, http.MethodPost, "/slow", `{"value":1}`)
+	require.Equal(t, http.StatusNoContent, got.status, got.text)
+	got = s.do(t, http.MethodPost, "/slow", `{"value":"`+strings.Repeat("x", 100)+`"}`)
+	require.Equal(t, http.StatusRequestEntityTooLarge, got.status, "the operation's own limit")
 }
 
 func TestExactValuesPassThrough(t *testing.T) {
@@ -154,20 +161,20 @@ func TestExactValuesPassThrough(t *testing.T) {
 		`1.10`, `123456789012345678901234567890`, `0.1000000000000000000000000001`, `1E+2`, `-0`, `"<&>é\u2028"`, `null`,
 		`[1.0,{"b":2.50,"a":[]}]`,
 	} {
-		response, text := s.do(t, http.MethodPost, "/echo", `{"value":`+value+`}`)
-		require.Equal(t, http.StatusOK, response.StatusCode, text)
+		got := s.do(t, http.MethodPost, "/echo", `{"value":`+value+`}`)
+		require.Equal(t, http.StatusOK, got.status, got.text)
 		if strings.ContainsAny(value, `{"`) {
-			require.JSONEq(t, `{"value":`+value+`}`, text)
+			require.JSONEq(t, `{"value":`+value+`}`, got.text)
 			continue
 		}
-		require.Equal(t, `{"value":`+value+"}\n", text)
+		require.Equal(t, `{"value":`+value+"}\n", got.text)
 	}
 }
 
 func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
-	response, _ := s.do(t, http.MethodPost, "/echo", `{"value":"s3cret"}`)
+	got := s.do(t, http.MethodPost, "/echo", `{"value":"s3cret"}`)
 	s.do(t, http.MethodGet, "/nothing?signature=s3cret", "")
 	require.NotContains(t, s.log.String(), "s3cret")
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
@@ -175,7 +182,7 @@ func TestRequestLog(t *testing.T) {
 	for _, line := range lines[:2] {
 		var record map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &record))
-		require.Equal(t, response.Header.Get("X-Request-Id"), record["requestId"])
+		require.Equal(t, got.header.Get("X-Request-Id"), record["requestId"])
 		require.Equal(t, "acme", record["tenant"])
 		require.Equal(t, "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11", record["executionId"])
 	}

@@ -22,12 +22,13 @@ import (
 // name breaks, and reports a missing member at its parent.
 type validator struct {
 	registry huma.Registry
+	patterns *patternCache
 	details  []fault.Detail
 }
 
 // validate returns all that is wrong with value, in the order of the schema.
 func (s *Server) validate(schema *huma.Schema, value any) []fault.Detail {
-	v := validator{registry: s.huma.OpenAPI().Components.Schemas}
+	v := validator{registry: s.huma.OpenAPI().Components.Schemas, patterns: &s.patterns}
 	v.check(schema, "", value)
 	return v.details
 }
@@ -127,7 +128,7 @@ func (v *validator) text(schema *huma.Schema, path, text string) {
 	if schema.MaxLength != nil && length > *schema.MaxLength {
 		v.add(path, "", "must have at most %d characters", *schema.MaxLength)
 	}
-	if schema.Pattern != "" && !compiled(schema.Pattern).MatchString(text) {
+	if schema.Pattern != "" && !v.patterns.get(schema.Pattern).MatchString(text) {
 		v.add(path, "", "must match %s", schema.Pattern)
 	}
 	if schema.Format == "date-time" {
@@ -178,17 +179,17 @@ func join(values []any) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// patterns holds the compiled patterns of the schemas, which are fixed at
-// compile time, so it is bounded.
-var patterns sync.Map
+// patternCache holds the compiled patterns of the schemas. They are part of
+// the program, so it does not grow without end.
+type patternCache struct{ compiled sync.Map }
 
-func compiled(pattern string) *regexp.Regexp {
-	if known, ok := patterns.Load(pattern); ok {
+func (c *patternCache) get(pattern string) *regexp.Regexp {
+	if known, ok := c.compiled.Load(pattern); ok {
 		if re, ok := known.(*regexp.Regexp); ok {
 			return re
 		}
 	}
 	re := regexp.MustCompile(pattern)
-	patterns.Store(pattern, re)
+	c.compiled.Store(pattern, re)
 	return re
 }

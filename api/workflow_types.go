@@ -66,15 +66,15 @@ type WorkflowChange struct {
 	WorkflowDefinition
 
 	// The read-only members of the detail, so that what was read can be sent back.
-	ID            JSON `json:"id,omitempty" doc:"Ignored."`
-	Alias         JSON `json:"alias,omitempty" doc:"Ignored."`
-	Version       JSON `json:"version,omitempty" doc:"Ignored."`
-	Status        JSON `json:"status,omitempty" doc:"Ignored."`
-	ParentVersion JSON `json:"parentVersion,omitempty" doc:"Ignored."`
-	CreatedAt     JSON `json:"createdAt,omitempty" doc:"Ignored."`
-	UpdatedAt     JSON `json:"updatedAt,omitempty" doc:"Ignored."`
-	PublishedAt   JSON `json:"publishedAt,omitempty" doc:"Ignored."`
-	ArchivedAt    JSON `json:"archivedAt,omitempty" doc:"Ignored."`
+	ID            JSON `json:"id,omitzero" doc:"Ignored."`
+	Alias         JSON `json:"alias,omitzero" doc:"Ignored."`
+	Version       JSON `json:"version,omitzero" doc:"Ignored."`
+	Status        JSON `json:"status,omitzero" doc:"Ignored."`
+	ParentVersion JSON `json:"parentVersion,omitzero" doc:"Ignored."`
+	CreatedAt     JSON `json:"createdAt,omitzero" doc:"Ignored."`
+	UpdatedAt     JSON `json:"updatedAt,omitzero" doc:"Ignored."`
+	PublishedAt   JSON `json:"publishedAt,omitzero" doc:"Ignored."`
+	ArchivedAt    JSON `json:"archivedAt,omitzero" doc:"Ignored."`
 }
 
 // WorkflowList is a page of workflows.

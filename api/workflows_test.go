@@ -74,6 +74,7 @@ func TestWorkflows(t *testing.T) {
 }
 
 func testLifecycle(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	made := c.Post(t, "/v2/workflows", workflowBody("life")).Expect(http.StatusCreated)
 	id := made.Text("id")
@@ -123,6 +124,7 @@ func testLifecycle(t *testing.T, s *apitest.Service) {
 }
 
 func testDefinition(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "exact")
 	detail := c.Get(t, "/v2/workflows/"+id).Expect(http.StatusOK)
@@ -144,6 +146,7 @@ func testDefinition(t *testing.T, s *apitest.Service) {
 }
 
 func testCreateRefuses(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	publishWorkflow(t, c, "taken")
 	for name, tc := range map[string]struct {
@@ -185,6 +188,7 @@ func testCreateRefuses(t *testing.T, s *apitest.Service) {
 }
 
 func testUpdate(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "changing")
 	before := c.Get(t, "/v2/workflows/"+id)
@@ -220,6 +224,7 @@ func testUpdate(t *testing.T, s *apitest.Service) {
 }
 
 func testUpdateRefuses(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "fixed")
 	before := c.Get(t, "/v2/workflows/"+id)
@@ -249,6 +254,7 @@ func testUpdateRefuses(t *testing.T, s *apitest.Service) {
 }
 
 func testPublishRefuses(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	for name, tc := range map[string]struct {
 		definition string
@@ -279,6 +285,7 @@ func testPublishRefuses(t *testing.T, s *apitest.Service) {
 }
 
 func testWrongStatus(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	draft := createWorkflow(t, c, "a-draft")
 	active := publishWorkflow(t, c, "an-active")
@@ -303,6 +310,7 @@ func testWrongStatus(t *testing.T, s *apitest.Service) {
 }
 
 func testDeletion(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	draft := createWorkflow(t, c, "gone")
 	require.Empty(t, c.Delete(t, "/v2/workflows/"+draft).Expect(http.StatusNoContent).Body)
@@ -324,6 +332,7 @@ func testDeletion(t *testing.T, s *apitest.Service) {
 }
 
 func testList(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	n := s.Tenant(t)
 	c := n.As(t, identity.RoleDeveloper)
 	empty := c.Get(t, "/v2/workflows").Expect(http.StatusOK)
@@ -366,6 +375,7 @@ func testList(t *testing.T, s *apitest.Service) {
 }
 
 func testListRefuses(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	for query, field := range map[string]string{
 		"page=0":                             "page",
@@ -400,6 +410,7 @@ func testListRefuses(t *testing.T, s *apitest.Service) {
 }
 
 func testCursor(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	for i := range 5 {
 		createWorkflow(t, c, fmt.Sprintf("c%d", i))
@@ -416,6 +427,7 @@ func testCursor(t *testing.T, s *apitest.Service) {
 }
 
 func testIfMatch(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "locked")
 	path := "/v2/workflows/" + id
@@ -438,6 +450,7 @@ func testIfMatch(t *testing.T, s *apitest.Service) {
 // testUnknown: another tenant's id, an unknown one and one of the wrong form
 // are answered alike, byte for byte but the request id.
 func testUnknown(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	foreign := publishWorkflow(t, s.Tenant(t).As(t, identity.RoleAdmin), "foreign")
 	requestID := apitest.Header{Name: "X-Request-Id", Value: "same"}
@@ -468,6 +481,7 @@ func testUnknown(t *testing.T, s *apitest.Service) {
 }
 
 func testScopes(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	n := s.Tenant(t)
 	id := createWorkflow(t, n.As(t, identity.RoleAdmin), "guarded")
 	for _, tc := range []struct {
@@ -503,6 +517,7 @@ func testScopes(t *testing.T, s *apitest.Service) {
 }
 
 func testRaces(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	// race sends the same request many times at once and counts the statuses.
 	race := func(method, path string, body any) map[int]int {
@@ -533,6 +548,7 @@ func testRaces(t *testing.T, s *apitest.Service) {
 }
 
 func testBodiesWhereNone(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "bodiless")
 	path := "/v2/workflows/" + id + "/publish"

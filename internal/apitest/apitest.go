@@ -38,15 +38,15 @@ type Service struct {
 // Start runs a service on a fresh database until the test ends. Subtests share
 // it: each makes a tenant of its own. Workflows may call servers of the test on
 // 127.0.0.1 and nothing else.
-func Start(t testing.TB, options ...func(*service.Config)) *Service {
-	t.Helper()
+func Start(tb testing.TB, options ...func(*service.Config)) *Service {
+	tb.Helper()
 	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	loopback, err := egress.ParseAllow("127.0.0.1/32")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	server := httptest.NewUnstartedServer(nil)
 	config := service.Config{
-		DatabaseURL: pgtest.URL(t),
+		DatabaseURL: pgtest.URL(tb),
 		APIConns:    8,
 		WorkerConns: 8,
 		Role:        service.RoleAll,
@@ -54,31 +54,31 @@ func Start(t testing.TB, options ...func(*service.Config)) *Service {
 		Keys:        keys,
 		Egress:      loopback,
 		Clock:       time.Now,
-		Log:         slog.New(logging.NewHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		Log:         slog.New(logging.NewHandler(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))),
 	}
 	for _, option := range options {
 		option(&config)
 	}
-	running, err := service.New(t.Context(), config)
-	require.NoError(t, err)
-	require.NoError(t, running.Start(t.Context()))
+	running, err := service.New(tb.Context(), config)
+	require.NoError(tb, err)
+	require.NoError(tb, running.Start(tb.Context()))
 	server.Config.Handler = running.Handler()
 	server.Start()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		server.Close()
-		require.NoError(t, running.Stop(context.Background()))
+		require.NoError(tb, running.Stop(context.Background()))
 	})
-	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(t, config.DatabaseURL)}
-	s.document = loadDocument(t, s.URL)
+	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(tb, config.DatabaseURL)}
+	s.document = loadDocument(tb, s.URL)
 	return s
 }
 
 // Tenant makes a tenant.
-func (s *Service) Tenant(t testing.TB) *Tenant {
-	t.Helper()
-	slug := "tenant-" + pgtest.NewID(t).String()[24:]
-	made, err := identity.CreateTenant(t.Context(), s.Pool, slug)
-	require.NoError(t, err)
+func (s *Service) Tenant(tb testing.TB) *Tenant {
+	tb.Helper()
+	slug := "tenant-" + pgtest.NewID(tb).String()[24:]
+	made, err := identity.CreateTenant(tb.Context(), s.Pool, slug)
+	require.NoError(tb, err)
 	return &Tenant{Tenant: made, service: s}
 }
 
@@ -89,36 +89,36 @@ type Tenant struct {
 }
 
 // As returns a caller with the scopes of a role.
-func (n *Tenant) As(t testing.TB, role identity.Role) *Caller {
-	t.Helper()
-	return n.With(t, role.Scopes()...)
+func (n *Tenant) As(tb testing.TB, role identity.Role) *Caller {
+	tb.Helper()
+	return n.With(tb, role.Scopes()...)
 }
 
 // With returns a caller with just these scopes, at least one.
-func (n *Tenant) With(t testing.TB, scopes ...identity.Scope) *Caller {
-	t.Helper()
-	return n.caller(t, identity.NewClient{Tenant: n.Tenant, Name: t.Name(), Scopes: scopes})
+func (n *Tenant) With(tb testing.TB, scopes ...identity.Scope) *Caller {
+	tb.Helper()
+	return n.caller(tb, identity.NewClient{Tenant: n.Tenant, Name: tb.Name(), Scopes: scopes})
 }
 
 // Sandbox returns a caller of whom every execution is a test.
-func (n *Tenant) Sandbox(t testing.TB, role identity.Role) *Caller {
-	t.Helper()
-	return n.caller(t, identity.NewClient{Tenant: n.Tenant, Name: t.Name(), Scopes: role.Scopes(), IsSandbox: true})
+func (n *Tenant) Sandbox(tb testing.TB, role identity.Role) *Caller {
+	tb.Helper()
+	return n.caller(tb, identity.NewClient{Tenant: n.Tenant, Name: tb.Name(), Scopes: role.Scopes(), IsSandbox: true})
 }
 
 // caller makes a client and obtains its token over the API.
-func (n *Tenant) caller(t testing.TB, client identity.NewClient) *Caller {
-	t.Helper()
+func (n *Tenant) caller(tb testing.TB, client identity.NewClient) *Caller {
+	tb.Helper()
 	if len(client.Name) > 100 {
 		client.Name = client.Name[:100]
 	}
 	var credentials identity.Credentials
-	err := pgx.BeginFunc(context.WithoutCancel(t.Context()), n.service.Pool, func(tx pgx.Tx) (err error) {
-		credentials, err = identity.CreateClient(t.Context(), tx, client)
+	err := pgx.BeginFunc(context.WithoutCancel(tb.Context()), n.service.Pool, func(tx pgx.Tx) (err error) {
+		credentials, err = identity.CreateClient(tb.Context(), tx, client)
 		return err
 	})
-	require.NoError(t, err)
-	answer := n.service.Anonymous().Post(t, "/identity/resources/auth/v1/api-token", map[string]any{
+	require.NoError(tb, err)
+	answer := n.service.Anonymous().Post(tb, "/identity/resources/auth/v1/api-token", map[string]any{
 		"clientId": credentials.ClientID.String(), "secret": credentials.Secret,
 	}).Expect(http.StatusOK)
 	return &Caller{ClientID: credentials.ClientID.String(), Secret: credentials.Secret, Token: answer.Text("accessToken"), service: n.service}

@@ -28,34 +28,34 @@ type Raw string
 type Header struct{ Name, Value string }
 
 // Get sends a GET.
-func (c *Caller) Get(t testing.TB, path string, headers ...Header) *Answer {
-	t.Helper()
-	return c.Do(t, http.MethodGet, path, nil, headers...)
+func (c *Caller) Get(tb testing.TB, path string, headers ...Header) *Answer {
+	tb.Helper()
+	return c.Do(tb, http.MethodGet, path, nil, headers...)
 }
 
 // Post sends a POST; see Do for the body.
-func (c *Caller) Post(t testing.TB, path string, body any, headers ...Header) *Answer {
-	t.Helper()
-	return c.Do(t, http.MethodPost, path, body, headers...)
+func (c *Caller) Post(tb testing.TB, path string, body any, headers ...Header) *Answer {
+	tb.Helper()
+	return c.Do(tb, http.MethodPost, path, body, headers...)
 }
 
 // Put sends a PUT; see Do for the body.
-func (c *Caller) Put(t testing.TB, path string, body any, headers ...Header) *Answer {
-	t.Helper()
-	return c.Do(t, http.MethodPut, path, body, headers...)
+func (c *Caller) Put(tb testing.TB, path string, body any, headers ...Header) *Answer {
+	tb.Helper()
+	return c.Do(tb, http.MethodPut, path, body, headers...)
 }
 
 // Delete sends a DELETE.
-func (c *Caller) Delete(t testing.TB, path string, headers ...Header) *Answer {
-	t.Helper()
-	return c.Do(t, http.MethodDelete, path, nil, headers...)
+func (c *Caller) Delete(tb testing.TB, path string, headers ...Header) *Answer {
+	tb.Helper()
+	return c.Do(tb, http.MethodDelete, path, nil, headers...)
 }
 
 // Do sends a request and checks the answer against the OpenAPI document. The
 // body is nothing (nil), text as it is (Raw, []byte), a stream (io.Reader), or
 // anything else as JSON. path may be a whole URL of the service.
-func (c *Caller) Do(t testing.TB, method, path string, body any, headers ...Header) *Answer {
-	t.Helper()
+func (c *Caller) Do(tb testing.TB, method, path string, body any, headers ...Header) *Answer {
+	tb.Helper()
 	var reader io.Reader
 	switch body := body.(type) {
 	case nil:
@@ -67,15 +67,15 @@ func (c *Caller) Do(t testing.TB, method, path string, body any, headers ...Head
 		reader = body
 	default:
 		text, err := json.Marshal(body)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		reader = bytes.NewReader(text)
 	}
 	address := path
 	if !strings.Contains(path, "://") {
 		address = c.service.URL + path
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, address, reader)
-	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(tb.Context(), method, address, reader)
+	require.NoError(tb, err)
 	if reader != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -90,12 +90,12 @@ func (c *Caller) Do(t testing.TB, method, path string, body any, headers ...Head
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	answer := &Answer{Status: response.StatusCode, Header: response.Header, Body: text, t: t, request: method + " " + path}
-	c.service.document.check(t, request, answer)
+	require.NoError(tb, err)
+	answer := &Answer{Status: response.StatusCode, Header: response.Header, Body: text, tb: tb, request: method + " " + path}
+	c.service.document.check(tb, request, answer)
 	return answer
 }
 
@@ -105,14 +105,14 @@ type Answer struct {
 	Header http.Header
 	Body   []byte
 
-	t       testing.TB
+	tb      testing.TB
 	request string
 }
 
 // Expect fails the test unless the answer has the status.
 func (a *Answer) Expect(status int) *Answer {
-	a.t.Helper()
-	require.Equal(a.t, status, a.Status, "%s: %s", a.request, a.Body)
+	a.tb.Helper()
+	require.Equal(a.tb, status, a.Status, "%s: %s", a.request, a.Body)
 	return a
 }
 
@@ -141,38 +141,38 @@ func (p Problem) Fields() []string {
 // code and sub-code (empty for none) whose details name just these fields, in
 // any order. No fields given leaves the details unchecked.
 func (a *Answer) ExpectProblem(status int, code, subCode string, fields ...string) Problem {
-	a.t.Helper()
+	a.tb.Helper()
 	a.Expect(status)
 	var problem Problem
 	a.Decode(&problem)
-	require.Equal(a.t, code, problem.Code, "%s: %s", a.request, a.Body)
-	require.Equal(a.t, subCode, problem.ErrorSubCode, "%s: %s", a.request, a.Body)
-	require.Equal(a.t, a.Header.Get("X-Request-Id"), problem.RequestID)
+	require.Equal(a.tb, code, problem.Code, "%s: %s", a.request, a.Body)
+	require.Equal(a.tb, subCode, problem.ErrorSubCode, "%s: %s", a.request, a.Body)
+	require.Equal(a.tb, a.Header.Get("X-Request-Id"), problem.RequestID)
 	if len(fields) > 0 {
-		require.ElementsMatch(a.t, fields, problem.Fields(), "%s: %s", a.request, a.Body)
+		require.ElementsMatch(a.tb, fields, problem.Fields(), "%s: %s", a.request, a.Body)
 	}
 	return problem
 }
 
 // Decode reads the body into v.
 func (a *Answer) Decode(v any) {
-	a.t.Helper()
-	require.NoError(a.t, json.Unmarshal(a.Body, v), "%s: %s", a.request, a.Body)
+	a.tb.Helper()
+	require.NoError(a.tb, json.Unmarshal(a.Body, v), "%s: %s", a.request, a.Body)
 }
 
 // Value returns the exactjson value at a path, data[0].name; the whole body for
 // an empty one. What is not there is nil.
 func (a *Answer) Value(path string) any {
-	a.t.Helper()
+	a.tb.Helper()
 	value, err := exactjson.Decode(a.Body)
-	require.NoError(a.t, err, "%s: %s", a.request, a.Body)
+	require.NoError(a.tb, err, "%s: %s", a.request, a.Body)
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		switch at := value.(type) {
 		case map[string]any:
 			value = at[segment]
 		case []any:
 			i, err := strconv.Atoi(segment)
-			require.NoError(a.t, err, path)
+			require.NoError(a.tb, err, path)
 			if i >= len(at) {
 				return nil
 			}
@@ -187,7 +187,7 @@ func (a *Answer) Value(path string) any {
 // Text returns the text at a path; numbers as they are written, nothing for
 // what is not there or null.
 func (a *Answer) Text(path string) string {
-	a.t.Helper()
+	a.tb.Helper()
 	switch value := a.Value(path).(type) {
 	case string:
 		return value
@@ -195,7 +195,7 @@ func (a *Answer) Text(path string) string {
 		return ""
 	default:
 		text, err := exactjson.Encode(value)
-		require.NoError(a.t, err)
+		require.NoError(a.tb, err)
 		return string(text)
 	}
 }

@@ -32,35 +32,35 @@ type document struct {
 const documentURL = "tranche:openapi.json"
 
 // loadDocument reads the document of the service at an address.
-func loadDocument(t testing.TB, address string) *document {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/openapi.json", http.NoBody)
-	require.NoError(t, err)
+func loadDocument(tb testing.TB, address string) *document {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address+"/openapi.json", http.NoBody)
+	require.NoError(tb, err)
 	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	spec, err := openapi3.NewLoader().LoadFromData(text)
-	require.NoError(t, err)
-	require.NoError(t, spec.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))
+	require.NoError(tb, err)
+	require.NoError(tb, spec.Validate(tb.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))
 	router, err := gorillamux.NewRouter(spec)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	require.NoError(t, compiler.AddResource(documentURL, tree))
+	require.NoError(tb, compiler.AddResource(documentURL, tree))
 	return &document{spec: spec, router: router, compiler: compiler}
 }
 
 // check fails the test where the answer is not what the document says: its
 // status, its headers, its type, its body.
-func (d *document) check(t testing.TB, request *http.Request, answer *Answer) {
-	t.Helper()
-	require.NotEmpty(t, answer.Header.Get("X-Request-Id"), answer.request)
+func (d *document) check(tb testing.TB, request *http.Request, answer *Answer) {
+	tb.Helper()
+	require.NotEmpty(tb, answer.Header.Get("X-Request-Id"), answer.request)
 	if request.Method == http.MethodHead {
-		require.Empty(t, answer.Body, answer.request)
+		require.Empty(tb, answer.Body, answer.request)
 		return
 	}
 	if path := request.URL.Path; path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") {
@@ -69,24 +69,24 @@ func (d *document) check(t testing.TB, request *http.Request, answer *Answer) {
 	route, _, err := d.router.FindRoute(request)
 	if err != nil {
 		// What the router answers by itself is no operation's.
-		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, answer.Status, "%s: %s", answer.request, answer.Body)
-		d.checkBody(t, "/components/schemas/Problem", answer)
+		require.Contains(tb, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, answer.Status, "%s: %s", answer.request, answer.Body)
+		d.checkBody(tb, "/components/schemas/Problem", answer)
 		return
 	}
 	reference := route.Operation.Responses.Value(strconv.Itoa(answer.Status))
-	require.NotNil(t, reference, "%s: status %d is not documented: %s", answer.request, answer.Status, answer.Body)
+	require.NotNil(tb, reference, "%s: status %d is not documented: %s", answer.request, answer.Status, answer.Body)
 	for name, header := range reference.Value.Headers {
 		if header.Value != nil && header.Value.Required {
-			require.NotEmpty(t, answer.Header.Get(name), "%s: header %s", answer.request, name)
+			require.NotEmpty(tb, answer.Header.Get(name), "%s: header %s", answer.request, name)
 		}
 	}
 	if len(reference.Value.Content) == 0 {
-		require.Empty(t, answer.Body, "%s: %d", answer.request, answer.Status)
+		require.Empty(tb, answer.Body, "%s: %d", answer.request, answer.Status)
 		return
 	}
 	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	require.NoError(t, err, answer.request)
-	require.NotNil(t, reference.Value.Content[kind], "%s: %d of type %s is not documented", answer.request, answer.Status, kind)
+	require.NoError(tb, err, answer.request)
+	require.NotNil(tb, reference.Value.Content[kind], "%s: %d of type %s is not documented", answer.request, answer.Status, kind)
 	if kind != "application/json" {
 		return
 	}
@@ -94,19 +94,19 @@ func (d *document) check(t testing.TB, request *http.Request, answer *Answer) {
 	if reference.Ref != "" {
 		pointer = strings.TrimPrefix(reference.Ref, "#")
 	}
-	d.checkBody(t, pointer+"/content/"+escape(kind)+"/schema", answer)
+	d.checkBody(tb, pointer+"/content/"+escape(kind)+"/schema", answer)
 }
 
 // checkBody checks the body against the schema at a place in the document.
-func (d *document) checkBody(t testing.TB, pointer string, answer *Answer) {
-	t.Helper()
+func (d *document) checkBody(tb testing.TB, pointer string, answer *Answer) {
+	tb.Helper()
 	d.mu.Lock()
 	schema, err := d.compiler.Compile(documentURL + "#" + pointer)
 	d.mu.Unlock()
-	require.NoError(t, err, pointer)
+	require.NoError(tb, err, pointer)
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer.Body))
-	require.NoError(t, err, "%s: %s", answer.request, answer.Body)
-	require.NoError(t, schema.Validate(value), "%s: %d %s", answer.request, answer.Status, answer.Body)
+	require.NoError(tb, err, "%s: %s", answer.request, answer.Body)
+	require.NoError(tb, schema.Validate(value), "%s: %d %s", answer.request, answer.Status, answer.Body)
 }
 
 // escape writes a segment of a JSON pointer in a URL's fragment.

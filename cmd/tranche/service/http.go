@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// Limits of HTTP connections. What bodies and answers may take is the business
-// of package api: some stream for long.
+// Limits of HTTP connections. What a body may take is the business of package
+// api, which also gives a download more time for as long as it moves.
 const (
-	headerTimeMax  = 10 * time.Second
+	headerTimeMax = 10 * time.Second
+	// answerTimeMax is longer than the longest synchronous execution, 300 s.
+	answerTimeMax  = 6 * time.Minute
 	idleTimeMax    = 2 * time.Minute
 	headerBytesMax = 64 << 10
 
@@ -28,6 +30,7 @@ func (s *Service) Run(ctx context.Context, listener net.Listener, ready func()) 
 	server := &http.Server{
 		Handler:                      s.handler,
 		ReadHeaderTimeout:            headerTimeMax,
+		WriteTimeout:                 answerTimeMax,
 		IdleTimeout:                  idleTimeMax,
 		MaxHeaderBytes:               headerBytesMax,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered like everything else

@@ -180,14 +180,14 @@ func (d *drive) call(ctx context.Context, i int, call *workflow.Call) (event Eve
 // taskError turns an error into what the workflow sees of it. What nobody
 // outside may see is logged.
 func (d *drive) taskError(ctx context.Context, task *workflow.Task, err error) *workflow.TaskError {
-	if errors.Is(context.Cause(ctx), errTaskTimeout) {
-		return &workflow.TaskError{Code: workflow.CodeTaskTimeout, Message: errTaskTimeout.Error(), Retryable: true}
-	}
 	if own, ok := errors.AsType[*workflow.TaskError](err); ok {
 		return own
 	}
 	if expr, ok := errors.AsType[*expression.Error](err); ok {
 		return &workflow.TaskError{Code: workflow.CodeExpression, Message: expr.Error()}
+	}
+	if errors.Is(context.Cause(ctx), errTaskTimeout) {
+		return &workflow.TaskError{Code: workflow.CodeTaskTimeout, Message: errTaskTimeout.Error(), Retryable: true}
 	}
 	if ctx.Err() == nil {
 		d.Log.ErrorContext(ctx, "a task failed unexpectedly",

@@ -175,6 +175,21 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestTimeoutKeepsTheProgramsError holds that a program decides itself whether
+// what it did not finish may be tried again.
+func TestTimeoutKeepsTheProgramsError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"a": func(ctx context.Context, _ *workflow.Call) (workflow.Result, error) {
+			<-ctx.Done()
+			return workflow.Result{}, own("NO_ANSWER")
+		}}}
+		_, state := w.drive(t, w.plan(t, "", `a effect {"timeoutMs":1500,`+noJitter+`}`))
+		require.Equal(t, "NO_ANSWER", state.Tasks[0].Error.Code)
+		require.Equal(t, 1, state.Tasks[0].Attempt)
+	})
+}
+
 func TestDeadlineStopsPureTasks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,11 +2,15 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tranche/internal/expression"
 	"tranche/internal/fault"
 )
+
+// faultsMax bounds the faults that are collected; answers show fewer.
+const faultsMax = 100
 
 // Time limits of a workflow (decisions 3.4).
 const (
@@ -45,7 +49,9 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 // compiler collects what the compilation of one definition finds, over all its
 // nested graphs.
 type compiler struct {
-	types    map[string]TaskType
+	types map[string]TaskType
+	// only, where set, leaves out faults with another sub-code.
+	only     fault.SubCode
 	ids      map[string]string // path of the task that has the id
 	faults   []fault.Detail
 	warnings []fault.Detail
@@ -55,7 +61,16 @@ type compiler struct {
 }
 
 func (c *compiler) fault(path string, code fault.SubCode, format string, args ...any) {
-	c.faults = append(c.faults, fault.Detail{Field: path, Message: fmt.Sprintf(format, args...), SubCode: code})
+	c.report(fault.Detail{Field: path, Message: fmt.Sprintf(format, args...), SubCode: code})
+}
+
+// report keeps a fault once, though a task type and the compiler may both read
+// the member that has it.
+func (c *compiler) report(detail fault.Detail) {
+	wanted := c.only == "" || c.only == detail.SubCode
+	if wanted && len(c.faults) < faultsMax && !slices.Contains(c.faults, detail) {
+		c.faults = append(c.faults, detail)
+	}
 }
 
 // mode resolves the execution mode (decisions 5.1).

@@ -236,7 +236,9 @@ func (c *ConfigReader) Graph(extra expression.Scope) *Graph {
 	s := structure{}
 	tasks := s.tasks(join(c.path, "tasks"), c.Value("tasks"))
 	edges := s.edges(join(c.path, "edges"), c.Value("edges"))
-	c.task.compiler.faults = append(c.task.compiler.faults, s.details...)
+	for _, detail := range s.details {
+		c.task.compiler.report(detail)
+	}
 	outer := &enclosure{graph: c.task.graph, task: c.task.task.Index, roots: c.With(extra).scope}
 	graph := c.task.compiler.graph(c.path+".", tasks, edges, outer)
 	c.task.task.Children = append(c.task.task.Children, graph)

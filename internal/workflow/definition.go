@@ -65,14 +65,9 @@ func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition
 		def.InputSchema = s.object("inputSchema", inputSchema)
 	}
 	// The compiler finds wrong types in configs; what else it finds a draft may have.
-	c := compiler{types: types, ids: map[string]string{}}
+	c := compiler{types: types, ids: map[string]string{}, only: fault.InvalidFieldType}
 	c.graph("", def.Tasks, def.Edges, nil)
-	for _, detail := range c.faults {
-		if detail.SubCode == fault.InvalidFieldType {
-			s.details = append(s.details, detail)
-		}
-	}
-	return def, s.details
+	return def, append(s.details, c.faults...)
 }
 
 // structure reads the parts of a definition and collects what is malformed.

@@ -95,8 +95,8 @@ type RetryPolicy struct {
 	MaxAttempts  int // the first included; 0 and 1: no retry
 	InitialDelay time.Duration
 	Factor       float64
-	MaxDelay     time.Duration
-	Jitter       float64 // 0–1: the share of the delay that chance decides
+	MaxDelay     time.Duration // bounds every delay, the first too
+	Jitter       float64       // 0–1: the share of the delay that chance decides
 	// RetryOn replaces TaskError.Retryable where it is not empty: codes
 	// (EXTERNAL_SERVICE_ERROR) and status codes (503) that are retried.
 	RetryOn []string
@@ -125,9 +125,7 @@ func (p RetryPolicy) Delay(attempts int, chance float64, retryAfter time.Duratio
 		}
 		delay *= p.Factor
 	}
-	if p.MaxDelay > 0 {
-		delay = min(delay, float64(p.MaxDelay))
-	}
+	delay = min(delay, float64(p.MaxDelay))
 	delay -= delay * p.Jitter * chance
 	return max(time.Duration(delay), retryAfter)
 }

@@ -64,7 +64,9 @@ func (c *compiler) inputSchema(document map[string]any) *schema {
 		compiled, err = loader.Compile(schemaName)
 	}
 	if err != nil {
-		c.faults = append(c.faults, schemaFaults(err, document)...)
+		for _, detail := range schemaFaults(err, document) {
+			c.report(detail)
+		}
 		return nil
 	}
 	walk := schemaWalk{ways: map[*jsonschema.Schema]int{}}

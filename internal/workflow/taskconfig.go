@@ -110,7 +110,7 @@ func (t *taskConfig) retry(c *ConfigReader) {
 	p.MaxAttempts = c.Int("maxAttempts", p.MaxAttempts, 1, retryAttemptsMax)
 	p.InitialDelay = milliseconds(c, "initialDelayMs", p.InitialDelay, 0, retryDelayMax)
 	p.Factor = c.Float("factor", p.Factor, 1, retryFactorMax)
-	p.MaxDelay = milliseconds(c, "maxDelayMs", p.MaxDelay, 0, retryDelayMax)
+	p.MaxDelay = milliseconds(c, "maxDelayMs", max(p.MaxDelay, p.InitialDelay), 0, retryDelayMax)
 	p.Jitter = c.Float("jitter", p.Jitter, 0, 1)
 	codes := c.List("retryOn")
 	if len(codes) > retryOnMax {

@@ -441,6 +441,27 @@ func TestRetryPolicy(t *testing.T) {
 	require.False(t, workflow.RetryPolicy{}.Retries(own, 1))
 }
 
+func TestRetryConfig(t *testing.T) {
+	t.Parallel()
+	plan, err := compile(t, `{"tasks":[{"id":"a","type":"call","config":{"retry":{"initialDelayMs":120000}}}]}`)
+	require.NoError(t, err)
+	want := workflow.DefaultRetry(4)
+	want.InitialDelay, want.MaxDelay = 2*time.Minute, 2*time.Minute
+	require.Equal(t, want, plan.Graph.Tasks[0].Retry)
+}
+
+func TestManyFaults(t *testing.T) {
+	t.Parallel()
+	var tasks []any
+	for range workflow.TasksMax {
+		tasks = append(tasks, map[string]any{"id": "a", "type": "step", "config": map[string]any{"url": true, "x": true}})
+	}
+	def, details := workflow.Parse(nil, tasks, nil, types())
+	require.Len(t, details, 100)
+	_, err := workflow.Compile(def, types())
+	require.Len(t, faults(t, err).Details, 50)
+}
+
 func TestTaskErrorValue(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]any{"code": "X", "message": "m", "statusCode": json.Number("404")}, (&workflow.TaskError{Code: "X", Message: "m", StatusCode: 404}).Value())

@@ -109,7 +109,7 @@ func countDecisions(path string) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	counts := map[string]int{}
 	decoder := json.NewDecoder(file)
 	for decoder.More() {

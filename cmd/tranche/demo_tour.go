@@ -88,7 +88,7 @@ func (t *tour) unfinishedBatch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.screen.step("found the batch of an interrupted run (%s); following it", batch.Status)
+	t.screen.step("found the batch of an interrupted run (%s); what the dead process held is taken over within 45 s", batch.Status)
 	return batch.ID, nil
 }
 

@@ -103,14 +103,11 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	p := &Problem{
 		Code:         a.code,
 		Message:      f.Message,
-		Details:      make([]ProblemDetail, len(f.Details)),
+		Details:      problemDetails(f.Details),
 		ErrorSubCode: string(f.SubCode),
 		RequestID:    requestID(ctx),
 		status:       a.status,
 		header:       http.Header{},
-	}
-	for i, d := range f.Details {
-		p.Details[i] = ProblemDetail{Field: d.Field, Message: d.Message}
 	}
 	wait := f.RetryAfter
 	if wait == 0 && f.Kind == fault.Unavailable {
@@ -123,6 +120,14 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 		p.header.Set("WWW-Authenticate", "Bearer")
 	}
 	return p
+}
+
+func problemDetails(details []fault.Detail) []ProblemDetail {
+	answered := make([]ProblemDetail, len(details))
+	for i, d := range details {
+		answered[i] = ProblemDetail{Field: d.Field, Message: d.Message}
+	}
+	return answered
 }
 
 // levelOf is error for what somebody has to look into.
@@ -190,10 +195,7 @@ func humaProblem(ctx huma.Context, status int, message string, errs ...error) hu
 		f.Message = message
 	}
 	a := answerOf(f.Kind)
-	p := &Problem{Code: a.code, Message: f.Message, ErrorSubCode: string(f.SubCode), status: a.status, Details: []ProblemDetail{}}
-	for _, d := range f.Details {
-		p.Details = append(p.Details, ProblemDetail{Field: d.Field, Message: d.Message})
-	}
+	p := &Problem{Code: a.code, Message: f.Message, ErrorSubCode: string(f.SubCode), status: a.status, Details: problemDetails(f.Details)}
 	if ctx != nil {
 		p.RequestID = requestID(ctx.Context())
 	}

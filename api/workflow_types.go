@@ -91,6 +91,14 @@ type PublishedWorkflow struct {
 	PublishedAt Timestamp `json:"publishedAt" doc:"When it was published."`
 }
 
+// WorkflowValidation says what publishing would find.
+type WorkflowValidation struct {
+	Valid        bool            `json:"valid" doc:"Whether the definition could be published."`
+	Errors       []ProblemDetail `json:"errors" doc:"What forbids publishing, at most 50."`
+	ErrorSubCode string          `json:"errorSubCode,omitempty" doc:"The errorSubCode that publishing would answer." example:"CIRCULAR_DEPENDENCY"`
+	Warnings     []ProblemDetail `json:"warnings" doc:"What may be a mistake but does not forbid publishing."`
+}
+
 // DraftedWorkflow answers a create-draft.
 type DraftedWorkflow struct {
 	ID            string    `json:"id" doc:"The new record." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
@@ -139,8 +147,9 @@ type (
 		Body    WorkflowChange
 	}
 
-	workflowPublishOutput struct{ Body PublishedWorkflow }
-	workflowDraftOutput   struct {
+	workflowPublishOutput  struct{ Body PublishedWorkflow }
+	workflowValidateOutput struct{ Body WorkflowValidation }
+	workflowDraftOutput    struct {
 		Location string `header:"Location" doc:"The path of the new workflow."`
 		Body     DraftedWorkflow
 	}

@@ -95,6 +95,15 @@ func workflowStatusRoutes(s *Server) {
 		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.publishWorkflow)
 	register(s, operation{
+		id: "validateWorkflow", method: http.MethodPost, path: "/v2/workflows/{id}/validate", tag: "Workflows",
+		summary: "Check a workflow",
+		description: "**[ext]** Says what publishing would find in the definition, and what may be a mistake although it can be published. " +
+			"Changes nothing; the workflow may have any status.",
+		scope: identity.ScopeWorkflowsRead, category: management,
+		responseExample: `{"valid":false,"errors":[{"field":"edges[1].target","message":"there is no such task"}],"warnings":[]}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.validateWorkflow)
+	register(s, operation{
 		id: "createWorkflowDraft", method: http.MethodPost, path: "/v2/workflows/{id}/create-draft", tag: "Workflows",
 		summary: "Draft the next version",
 		description: "Makes the next version of an active workflow as a draft with the same content; the active one stays as it is. " +
@@ -195,6 +204,24 @@ func (s *Server) publishWorkflow(ctx context.Context, in *workflowInput) (*workf
 	return &workflowPublishOutput{Body: PublishedWorkflow{
 		ID: w.ID.String(), Status: string(w.Status), Version: catalog.VersionName(w.Version), PublishedAt: stamp(*w.PublishedAt),
 	}}, nil
+}
+
+func (s *Server) validateWorkflow(ctx context.Context, in *workflowInput) (*workflowValidateOutput, error) {
+	id, err := parseID(in.ID, "workflow")
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.config.Catalog.Validate(ctx, principal(ctx).TenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &workflowValidateOutput{Body: WorkflowValidation{
+		Valid: found.Err == nil, Errors: []ProblemDetail{}, Warnings: problemDetails(found.Warnings),
+	}}
+	if found.Err != nil {
+		out.Body.Errors, out.Body.ErrorSubCode = problemDetails(found.Err.Details), string(found.Err.SubCode)
+	}
+	return out, nil
 }
 
 func (s *Server) createWorkflowDraft(ctx context.Context, in *workflowInput) (*workflowDraftOutput, error) {

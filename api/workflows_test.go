@@ -55,6 +55,7 @@ func TestWorkflows(t *testing.T) {
 		"update":            testUpdate,
 		"update refuses":    testUpdateRefuses,
 		"publish refuses":   testPublishRefuses,
+		"validate":          testValidate,
 		"wrong status":      testWrongStatus,
 		"deletion":          testDeletion,
 		"list":              testList,
@@ -284,6 +285,20 @@ func testPublishRefuses(t *testing.T, s *apitest.Service) {
 	}
 }
 
+func testValidate(t *testing.T, s *apitest.Service) {
+	t.Helper()
+	c := s.Tenant(t).As(t, identity.RoleDeveloper)
+	good := createWorkflow(t, c, "good")
+	require.JSONEq(t, `{"valid":true,"errors":[],"warnings":[]}`, string(c.Post(t, "/v2/workflows/"+good+"/validate", nil).Expect(http.StatusOK).Body))
+	require.Equal(t, "draft", c.Get(t, "/v2/workflows/"+good).Text("status"))
+	bad := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"bad","tasks":[{"id":"a","type":"sorcery"}],"edges":[{"source":"start","target":"b"}]}`)).
+		Expect(http.StatusCreated).Text("id")
+	found := c.Post(t, "/v2/workflows/"+bad+"/validate", nil).Expect(http.StatusOK)
+	refused := c.Post(t, "/v2/workflows/"+bad+"/publish", nil).Expect(http.StatusUnprocessableEntity)
+	require.Equal(t, false, found.Value("valid"))
+	require.Equal(t, refused.Value("details"), found.Value("errors"))
+}
+
 func testWrongStatus(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
@@ -460,6 +475,7 @@ func testUnknown(t *testing.T, s *apitest.Service) {
 		{http.MethodDelete, "", ""},
 		{http.MethodPost, "/publish", ""},
 		{http.MethodPost, "/create-draft", ""},
+		{http.MethodPost, "/validate", ""},
 		{http.MethodPost, "/archive", ""},
 	} {
 		var want string
@@ -493,6 +509,7 @@ func testScopes(t *testing.T, s *apitest.Service) {
 		{http.MethodPost, "/v2/workflows", `{"name":"x","alias":"y"}`, identity.ScopeWorkflowsWrite},
 		{http.MethodPut, "/v2/workflows/" + id, `{"name":"x"}`, identity.ScopeWorkflowsWrite},
 		{http.MethodPost, "/v2/workflows/" + id + "/publish", "", identity.ScopeWorkflowsPublish},
+		{http.MethodPost, "/v2/workflows/" + id + "/validate", "", identity.ScopeWorkflowsRead},
 		{http.MethodPost, "/v2/workflows/" + id + "/create-draft", "", identity.ScopeWorkflowsWrite},
 		{http.MethodPost, "/v2/workflows/" + id + "/archive", "", identity.ScopeWorkflowsPublish},
 		{http.MethodDelete, "/v2/workflows/" + id, "", identity.ScopeWorkflowsWrite},

@@ -50,6 +50,28 @@ func (c *Catalog) compile(w *Workflow) (*workflow.Plan, error) {
 	return workflow.Compile(definition, c.types)
 }
 
+// Validation is what publishing a workflow would find.
+type Validation struct {
+	// Err is what Publish would answer about the definition; nil if it compiles.
+	Err *fault.Error
+	// Warnings do not forbid publishing.
+	Warnings []fault.Detail
+}
+
+// Validate compiles a workflow of any status as Publish would, and changes
+// nothing.
+func (c *Catalog) Validate(ctx context.Context, tenantID, id uuid.UUID) (Validation, error) {
+	w, err := c.Get(ctx, tenantID, id)
+	if err != nil {
+		return Validation{}, err
+	}
+	plan, err := c.compile(w)
+	if err != nil {
+		return Validation{Err: fault.From(err)}, nil
+	}
+	return Validation{Warnings: plan.Warnings}, nil
+}
+
 // CreateDraft makes the next version of an active workflow's alias as a draft
 // with the same content. Anything but an active workflow is fault.Conflict,
 // and so is an alias that has a draft already.

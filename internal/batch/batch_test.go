@@ -92,7 +92,9 @@ func follow(t *testing.T, c *apitest.Caller, id string) record {
 func files(t *testing.T, c *apitest.Caller, packageID string) map[string]string {
 	t.Helper()
 	list := c.Get(t, "/v1/stores/packages/"+packageID+"/attachments").Expect(http.StatusOK)
-	var body struct{ Data []struct{ FileName, DownloadURL string } }
+	var body struct {
+		Data []struct{ FileName, DownloadURL string }
+	}
 	list.Decode(&body)
 	texts := map[string]string{}
 	for _, f := range body.Data {

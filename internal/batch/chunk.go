@@ -128,7 +128,7 @@ func (c *chunker) flush() error {
 		return nil
 	}
 	chunk := c.chunk
-	chunk.InputColumns = slices.Clone(c.columns.names)
+	chunk.InputColumns = append([]string{}, c.columns.names...) // nil would be NULL
 	c.chunk, c.bytes = nil, 0
 	return c.emit(chunk)
 }

@@ -1,0 +1,291 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+const batchWorkflow = `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"borrowerId": {"type": "string"}}},
+	"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"id": "{{ input.borrowerId }}"}}}], "edges": []}`
+
+const uploadPath = "/v1/stores/packages/commands/attachments/generate-upload-signed-url"
+
+// noToken leaves the Authorization header out: signed addresses need none.
+var noToken = apitest.Header{Name: "Authorization"}
+
+func contentType(kind string) apitest.Header {
+	return apitest.Header{Name: "Content-Type", Value: kind}
+}
+
+func publishBatchWorkflow(t *testing.T, c *apitest.Caller) (id string) {
+	t.Helper()
+	id = c.Post(t, "/v2/workflows", apitest.Raw(batchWorkflow)).Expect(http.StatusCreated).Text("id")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	return id
+}
+
+func uploadFile(t *testing.T, c *apitest.Caller, name, text string) (storedName string) {
+	t.Helper()
+	address := c.Post(t, uploadPath, map[string]any{"fileName": name}).Expect(http.StatusCreated)
+	c.Put(t, address.Text("signedUrl"), apitest.Raw(text), noToken, contentType(address.Text("contentType"))).Expect(http.StatusOK)
+	return address.Text("fileName")
+}
+
+func awaitBatch(t *testing.T, c *apitest.Caller, id string) *apitest.Answer {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		record := c.Get(t, "/v1/execution-batches/"+id).Expect(http.StatusOK)
+		if status := record.Text("status"); status == "complete" || strings.HasSuffix(status, "_failed") {
+			return record
+		}
+	}
+	t.Fatal("the batch does not end")
+	return nil
+}
+
+func TestUploadAddressRefusals(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	for name, request := range map[string]any{
+		"too long":   map[string]any{"fileName": strings.Repeat("x", 256) + ".csv"},
+		"empty":      map[string]any{"fileName": ""},
+		"blank":      map[string]any{"fileName": " "},
+		"directory":  map[string]any{"fileName": "../loans.csv"},
+		"backslash":  map[string]any{"fileName": `C:\loans.csv`},
+		"control":    map[string]any{"fileName": "loans\n.csv"},
+		"wrong type": map[string]any{"fileName": "loans.exe"},
+		"no type":    map[string]any{"fileName": "loans"},
+		"only gzip":  map[string]any{"fileName": "loans.gz"},
+		"null":       map[string]any{"fileName": nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.Post(t, uploadPath, request).Expect(http.StatusBadRequest)
+		})
+	}
+	c.Post(t, uploadPath, map[string]any{}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "fileName")
+	c.Post(t, uploadPath, map[string]any{"fileName": 7}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", "fileName")
+	c.Post(t, uploadPath, map[string]any{"fileName": "a.csv", "size": 1}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "size")
+	c.Post(t, uploadPath, apitest.Raw(`[`)).Expect(http.StatusBadRequest)
+	s.Anonymous().Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusUnauthorized)
+	tenant.With(t, identity.ScopeBatchesRead).Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusForbidden)
+	for name, kind := range map[string]string{"a.csv": "text/csv", "A.CSV": "text/csv", "a.tsv": "text/tab-separated-values", "a.csv.gz": "application/gzip"} {
+		address := c.Post(t, uploadPath, map[string]any{"fileName": name}).Expect(http.StatusCreated)
+		require.Equal(t, kind, address.Text("contentType"))
+		require.Equal(t, address.Text("attachmentId")+strings.ToLower(name[1:]), address.Text("fileName"))
+	}
+}
+
+func TestUploadRefusals(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	csv := contentType("text/csv")
+	address := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated).Text("signedUrl")
+	anonymous := s.Anonymous()
+	anonymous.Put(t, address, apitest.Raw("x")).ExpectProblem(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", "")
+	anonymous.Put(t, address, apitest.Raw("x"), contentType("text/csv; charset=utf-8")).Expect(http.StatusUnsupportedMediaType)
+	anonymous.Put(t, address, apitest.Raw("x"), contentType("")).Expect(http.StatusUnsupportedMediaType)
+	anonymous.Put(t, address, apitest.Raw("x"), csv, apitest.Header{Name: "Content-Encoding", Value: "gzip"}).Expect(http.StatusUnsupportedMediaType)
+	anonymous.Put(t, address, struct{ *strings.Reader }{strings.NewReader("x")}, csv).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "Content-Length")
+	anonymous.Put(t, address+"x", apitest.Raw("x"), csv).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	anonymous.Put(t, strings.Replace(address, "text%2Fcsv", "text%2Fhtml", 1), apitest.Raw("x"), contentType("text/html")).Expect(http.StatusForbidden)
+	anonymous.Put(t, strings.Replace(address, "size=", "size=9", 1), apitest.Raw("x"), csv).Expect(http.StatusForbidden)
+	anonymous.Put(t, address[:strings.Index(address, "?")], apitest.Raw("x"), csv).Expect(http.StatusForbidden)
+	anonymous.Get(t, address).Expect(http.StatusForbidden)
+	anonymous.Delete(t, address).ExpectProblem(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "")
+
+	stored := anonymous.Put(t, address, apitest.Raw("borrowerId\nB-1\n"), csv).Expect(http.StatusOK)
+	require.Equal(t, "15", stored.Text("size"))
+	anonymous.Put(t, address, apitest.Raw("borrowerId\nB-1\n"), csv).Expect(http.StatusOK)
+	anonymous.Put(t, address, apitest.Raw("borrowerId\nB-2\n"), csv).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	anonymous.Put(t, address, apitest.Raw(""), csv).Expect(http.StatusConflict)
+}
+
+func TestSignedAddressesExpire(t *testing.T) {
+	t.Parallel()
+	ahead := make(chan time.Duration, 1)
+	ahead <- 0
+	shift := func(by time.Duration) { <-ahead; ahead <- by }
+	s := apitest.Start(t, func(c *service.Config) {
+		c.Clock = func() time.Time {
+			by := <-ahead
+			ahead <- by
+			return time.Now().Add(by)
+		}
+	})
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	address := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated)
+	shift(16 * time.Minute)
+	s.Anonymous().Put(t, address.Text("signedUrl"), apitest.Raw("x"), contentType("text/csv")).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	shift(0)
+	s.Anonymous().Put(t, address.Text("signedUrl"), apitest.Raw("x"), contentType("text/csv")).Expect(http.StatusOK)
+}
+
+func TestDownloads(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	text := "borrowerId\n" + strings.Repeat("B-1\n", 200_000)
+	stored := uploadFile(t, c, "Anträge.csv", text)
+	started := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"attachmentFileNames": []string{stored}}).Expect(http.StatusAccepted)
+	list := c.Get(t, "/v1/stores/packages/"+started.Text("rawPackageId")+"/attachments").Expect(http.StatusOK)
+	require.Equal(t, "input", list.Text("data[0].role"))
+	address := list.Text("data[0].downloadUrl")
+	anonymous := s.Anonymous()
+
+	whole := anonymous.Get(t, address).Expect(http.StatusOK)
+	require.Equal(t, text, string(whole.Body))
+	require.Equal(t, "nosniff", whole.Header.Get("X-Content-Type-Options"))
+	require.Equal(t, "attachment; filename*=utf-8''Antr%C3%A4ge.csv", whole.Header.Get("Content-Disposition"))
+	require.Equal(t, `"`+list.Text("data[0].sha256")+`"`, whole.Header.Get("ETag"))
+
+	part := anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "bytes=600000-600003"}).Expect(http.StatusPartialContent)
+	require.Equal(t, text[600000:600004], string(part.Body))
+	tail := anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "bytes=-4"}).Expect(http.StatusPartialContent)
+	require.Equal(t, "B-1\n", string(tail.Body))
+	anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "bytes=900000-"}).ExpectProblem(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "")
+	anonymous.Get(t, address, apitest.Header{Name: "If-None-Match", Value: whole.Header.Get("ETag")}).Expect(http.StatusNotModified)
+	anonymous.Get(t, address, apitest.Header{Name: "If-Match", Value: `"x"`}).Expect(http.StatusPreconditionFailed)
+	anonymous.Get(t, strings.Replace(address, "signature=", "signature=A", 1)).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	anonymous.Put(t, address, apitest.Raw("x"), contentType("text/csv")).Expect(http.StatusForbidden)
+
+	// Another tenant's package is answered like an unknown one.
+	path := "/v1/stores/packages/" + started.Text("rawPackageId") + "/attachments"
+	s.Tenant(t).As(t, identity.RoleAdmin).Get(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	c.Get(t, "/v1/stores/packages/"+uuid.NewString()+"/attachments").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	c.Get(t, "/v1/stores/packages/x/attachments").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	c.Get(t, path+"?page=1").Expect(http.StatusBadRequest)
+	anonymous.Get(t, path).Expect(http.StatusUnauthorized)
+	tenant.With(t, identity.ScopeBatchesRun).Get(t, path).Expect(http.StatusForbidden)
+}
+
+func TestExecuteBatchRefusals(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	const path = "/v1/workflows/echo/v1/execute-batch"
+	items := []any{map[string]any{"borrowerId": "B-1"}}
+	stranger := s.Tenant(t).As(t, identity.RoleAdmin)
+	foreign := uploadFile(t, stranger, "a.csv", "borrowerId\nB-1\n")
+	announced := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated).Text("fileName")
+
+	for name, request := range map[string]struct {
+		body          any
+		status        int
+		code, subCode string
+		fields        []string
+	}{
+		"no source":             {map[string]any{"label": "x"}, 400, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", []string{"workflowInput.items"}},
+		"empty sources":         {map[string]any{"attachmentFileNames": []any{}, "workflowInput": map[string]any{"items": []any{}, "rawPackageIds": []any{}}}, 400, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", nil},
+		"items not objects":     {map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{}, map[string]any{}, 3, "x"}}}, 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"workflowInput.items[2]", "workflowInput.items[3]"}},
+		"items not an array":    {map[string]any{"workflowInput": map[string]any{"items": map[string]any{}}}, 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"workflowInput.items"}},
+		"custom not an object":  {map[string]any{"workflowInput": map[string]any{"items": items, "customInput": 1}}, 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"workflowInput.customInput"}},
+		"unknown members":       {map[string]any{"labels": "x", "workflowInput": map[string]any{"items": items, "item": 1}}, 400, "VALIDATION_ERROR", "", []string{"labels", "workflowInput.item"}},
+		"label too long":        {map[string]any{"label": strings.Repeat("x", 201), "workflowInput": map[string]any{"items": items}}, 400, "VALIDATION_ERROR", "", []string{"label"}},
+		"too many files":        {map[string]any{"attachmentFileNames": make([]string, 101)}, 400, "VALIDATION_ERROR", "", []string{"attachmentFileNames"}},
+		"file not text":         {map[string]any{"attachmentFileNames": []any{1}}, 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"attachmentFileNames[0]"}},
+		"unknown file":          {map[string]any{"attachmentFileNames": []any{"x.csv"}}, 404, "NOT_FOUND", "", []string{"attachmentFileNames[0]"}},
+		"file not uploaded yet": {map[string]any{"attachmentFileNames": []any{announced}}, 404, "NOT_FOUND", "", []string{"attachmentFileNames[0]"}},
+		"another tenant's file": {map[string]any{"attachmentFileNames": []any{foreign}}, 404, "NOT_FOUND", "", []string{"attachmentFileNames[0]"}},
+		"unknown package":       {map[string]any{"workflowInput": map[string]any{"rawPackageIds": []any{uuid.NewString(), "x"}}}, 404, "NOT_FOUND", "", []string{"workflowInput.rawPackageIds[0]", "workflowInput.rawPackageIds[1]"}},
+		"NUL":                   {apitest.Raw(`{"workflowInput":{"items":[{"a":"\u0000"}]}}`), 400, "VALIDATION_ERROR", "", nil},
+		"duplicate key":         {apitest.Raw(`{"workflowInput":{"items":[{"a":1,"a":2}]}}`), 400, "VALIDATION_ERROR", "", nil},
+		"no body":               {nil, 400, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", []string{"body"}},
+		"too large":             {apitest.Raw(`{"label":"` + strings.Repeat("x", 20<<20) + `"}`), 413, "PAYLOAD_TOO_LARGE", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.Post(t, path, request.body).ExpectProblem(request.status, request.code, request.subCode, request.fields...)
+		})
+	}
+	body := map[string]any{"workflowInput": map[string]any{"items": items}}
+	for _, unknown := range []string{"/v1/workflows/echo/v2/", "/v1/workflows/other/v1/", "/v1/workflows/echo/1/"} {
+		c.Post(t, unknown+"execute-batch", body).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	}
+	stranger.Post(t, path, body).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.Anonymous().Post(t, path, body).Expect(http.StatusUnauthorized)
+	tenant.With(t, identity.ScopeExecutionsRun).Post(t, path, body).Expect(http.StatusForbidden)
+
+	t.Cleanup(func() { // after the parallel cases
+		var rows int
+		require.NoError(t, s.Pool.QueryRow(context.Background(), "SELECT (SELECT count(*) FROM execution_batches) + (SELECT count(*) FROM packages) + (SELECT count(*) FROM river.river_job WHERE kind LIKE 'batch%')").Scan(&rows))
+		require.Zero(t, rows, "a refusal left something behind")
+	})
+}
+
+func TestExecuteBatchNeedsAnActiveWorkflow(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	id := c.Post(t, "/v2/workflows", apitest.Raw(batchWorkflow)).Expect(http.StatusCreated).Text("id")
+	body := map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}
+	const path = "/v1/workflows/echo/v1/execute-batch"
+	c.Post(t, path, body).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	started := c.Post(t, path, body).Expect(http.StatusAccepted)
+	require.Equal(t, id, started.Text("workflowId"))
+	require.Nil(t, started.Value("rawPackageId"))
+	c.Post(t, "/v2/workflows/"+id+"/archive", nil).Expect(http.StatusOK)
+	c.Post(t, path, body).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
+	// What was accepted before goes on to its end.
+	record := awaitBatch(t, c, started.Text("executionBatchId"))
+	require.Equal(t, "complete", record.Text("status"))
+	require.Equal(t, "echo", record.Text("label"))
+	c.Delete(t, "/v2/workflows/"+id).Expect(http.StatusConflict)
+}
+
+func TestGetBatchRefusals(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	id := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{}}}}).
+		Expect(http.StatusAccepted).Text("executionBatchId")
+	awaitBatch(t, c, id)
+	path := "/v1/execution-batches/" + id
+	unknown := s.Tenant(t).As(t, identity.RoleAdmin).Get(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	for _, wrong := range []string{uuid.NewString(), "x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), "{" + id + "}", "0"} {
+		problem := c.Get(t, "/v1/execution-batches/"+wrong).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+		require.Equal(t, unknown.Message, problem.Message)
+	}
+	c.Get(t, path+"?x=1").ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "x")
+	c.Delete(t, path).Expect(http.StatusMethodNotAllowed)
+	s.Anonymous().Get(t, path).Expect(http.StatusUnauthorized)
+	tenant.With(t, identity.ScopeExecutionsRead).Get(t, path).Expect(http.StatusForbidden)
+}
+
+// Items of a sandbox client's batch are tests.
+func TestSandboxBatchIsATest(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).Sandbox(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	id := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}).
+		Expect(http.StatusAccepted).Text("executionBatchId")
+	awaitBatch(t, c, id)
+	var isTest bool
+	var borrower, principal string
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT is_test, borrower_id, principal_id FROM executions WHERE batch_id = $1", id).Scan(&isTest, &borrower, &principal))
+	require.True(t, isTest)
+	require.Equal(t, "B-1", borrower)
+	require.Equal(t, c.ClientID, principal)
+}

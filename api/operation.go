@@ -105,7 +105,13 @@ func register[I, O any](s *Server, op operation, handler func(context.Context, *
 // registerRaw adds an endpoint that reads and writes by itself: streams, files.
 // The handler's error is answered by the contract of problem.go. What Huma
 // would derive from types, h declares: parameters, body and successes.
+//
+// Its caller is authorised by a signed address; tokens are for operations of
+// register.
 func registerRaw(s *Server, op operation, h huma.Operation, handler func(http.ResponseWriter, *http.Request) error) {
+	if op.scope != "" {
+		panic("api: " + op.id + " declares a scope that nothing would check")
+	}
 	own := s.humaOperation(&op)
 	own.Parameters, own.RequestBody = h.Parameters, h.RequestBody
 	maps.Copy(own.Responses, h.Responses)

@@ -61,6 +61,7 @@ func TestWorkflows(t *testing.T) {
 		"list":              testList,
 		"list refuses":      testListRefuses,
 		"cursor":            testCursor,
+		"long list":         testLongList,
 		"If-Match":          testIfMatch,
 		"unknown":           testUnknown,
 		"scopes":            testScopes,
@@ -439,6 +440,24 @@ func testCursor(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "c0", third.Text("data[0].alias"))
 	require.Contains(t, string(third.Body), `"nextCursor":null`)
 	require.NotContains(t, string(c.Get(t, "/v2/workflows").Body), "nextCursor")
+}
+
+// testLongList: the total is counted no further than 10,000 (decisions 1.10).
+func testLongList(t *testing.T, s *apitest.Service) {
+	t.Helper()
+	n := s.Tenant(t)
+	_, err := s.Pool.Exec(t.Context(), `WITH made AS (
+			INSERT INTO workflow_aliases (tenant_id, alias, latest_version) SELECT $1, 'a' || i, 1 FROM generate_series(0, 10000) i
+		)
+		INSERT INTO workflows (id, tenant_id, alias, version, name, status, input_schema, tasks, edges)
+		SELECT gen_random_uuid(), $1, 'a' || i, 1, 'x', 'draft', '{}', '[]', '[]' FROM generate_series(0, 10000) i`, n.ID)
+	require.NoError(t, err)
+	c := n.With(t, identity.ScopeWorkflowsRead)
+	require.JSONEq(t, `{"page":1,"perPage":100,"total":10000,"totalPages":100,"totalCapped":true}`,
+		c.Get(t, "/v2/workflows?per-page=100").Expect(http.StatusOK).Text("pagination"))
+	beyond := c.Get(t, "/v2/workflows?per-page=100&page=101").Expect(http.StatusOK)
+	require.Len(t, beyond.Value("data"), 1, "what is not counted can still be read")
+	require.JSONEq(t, `{"page":1,"perPage":20,"total":1,"totalPages":1}`, c.Get(t, "/v2/workflows?search=a10000").Text("pagination"))
 }
 
 func testIfMatch(t *testing.T, s *apitest.Service) {

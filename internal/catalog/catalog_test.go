@@ -97,8 +97,21 @@ func TestResolve(t *testing.T) {
 		require.Len(t, plan.Graph.Tasks, 1)
 	}
 	for _, name := range [][2]string{
-		{"scoring", "v4"}, {"scoring", "v0"}, {"scoring", "v01"}, {"scoring", "V1"}, {"scoring", "1"}, {"scoring", "v"}, {"scoring", "v+1"},
-		{"scoring", "v99999999999"}, {"scoring", ""}, {"scoring", "Latest"}, {"other", "v1"}, {"other", "latest"}, {"Scoring", "v1"}, {"a\x00", "latest"}, {"\xff", "v1"},
+		{"scoring", "v4"},
+		{"scoring", "v0"},
+		{"scoring", "v01"},
+		{"scoring", "V1"},
+		{"scoring", "1"},
+		{"scoring", "v"},
+		{"scoring", "v+1"},
+		{"scoring", "v99999999999"},
+		{"scoring", ""},
+		{"scoring", "Latest"},
+		{"other", "v1"},
+		{"other", "latest"},
+		{"Scoring", "v1"},
+		{"a\x00", "latest"},
+		{"\xff", "v1"},
 	} {
 		_, _, err := b.Resolve(t.Context(), b.tenantID, name[0], name[1])
 		require.ErrorIs(t, err, fault.NotFound, "%q", name)

@@ -137,10 +137,13 @@ func (s *Server) humaOperation(op *operation) huma.Operation {
 		Metadata:      map[string]any{operationKey: op},
 		Responses:     map[string]*huma.Response{},
 		Security:      []map[string][]string{},
+		Extensions:    map[string]any{},
 	}
 	if op.scope != "" {
 		h.Security = []map[string][]string{{bearerScheme: {string(op.scope)}}}
-		h.Extensions = map[string]any{"x-required-scope": string(op.scope)}
+	}
+	if op.category != "" {
+		h.Extensions["x-rate-limit-category"] = string(op.category)
 	}
 	if op.bodySchema != nil {
 		h.RequestBody = &huma.RequestBody{

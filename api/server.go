@@ -23,9 +23,12 @@
 //     beside successes; TestEveryOperationIsDocumented names what is missing.
 //
 // Bodies are read, checked for strict JSON and validated against the declared
-// schema before the handler runs (body.go, validate.go); a handler that needs
-// the body's exact tree instead of a struct declares operation.bodySchema and
-// takes the tree from body(ctx).
+// schema before the handler runs (body.go, validate.go); what a schema cannot
+// express is checked by operation.inspect, so that all faults of a body are
+// reported together. A handler that needs the body's exact tree instead of a
+// struct declares operation.bodySchema and takes the tree from body(ctx). A
+// handler that streams is registered with registerRaw. Lists embed PageInput
+// and call paginate (page.go).
 package api
 
 import (

@@ -2,6 +2,12 @@
 // over real HTTP, as a client would: with tokens that it obtained and nothing
 // but the API. Every answer, errors included, is checked against the service's
 // own OpenAPI document. Only tests may use it.
+//
+//	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+//	made := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"x"}`)).Expect(http.StatusCreated)
+//	c.Get(t, "/v2/workflows/"+made.Text("id")).Expect(http.StatusOK)
+//	c.Post(t, "/v2/workflows", apitest.Raw(`{}`)).
+//		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "name", "alias")
 package apitest
 
 import (

@@ -1,0 +1,45 @@
+package message
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/mail"
+	"os"
+	"path/filepath"
+)
+
+// Folder is a mailbox for development: every message becomes a file,
+// {id}.email.eml or {id}.sms.txt, and goes no further.
+type Folder struct{ Dir string }
+
+// Send writes the file, whole or not at all.
+func (f Folder) Send(_ context.Context, m Message) (Receipt, error) {
+	text, extension := []byte(fmt.Sprintf("To: %s\n\n%s\n", m.To, m.Text)), "txt"
+	if m.Channel == Email {
+		letter, _, err := compose(m, mail.Address{Name: "Tranche", Address: "tranche@localhost"}, "localhost")
+		if err != nil {
+			return Receipt{}, err
+		}
+		var b bytes.Buffer
+		if _, err := letter.WriteTo(&b); err != nil {
+			return Receipt{}, failed("the e-mail cannot be written")
+		}
+		text, extension = b.Bytes(), "eml"
+	}
+	name := filepath.Join(f.Dir, fmt.Sprintf("%s.%s.%s", filepath.Base(m.ID), m.Channel, extension))
+	if err := f.write(name, text); err != nil {
+		return Receipt{}, failed("the mailbox folder cannot be written to")
+	}
+	return Receipt{Provider: "folder", MessageID: filepath.Base(name)}, nil
+}
+
+func (f Folder) write(name string, text []byte) error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}

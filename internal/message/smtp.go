@@ -1,0 +1,142 @@
+package message
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+)
+
+// sendTimeMax bounds one try to send, by whatever way.
+const sendTimeMax = 15 * time.Second
+
+// SMTP sends e-mail through a server.
+type SMTP struct {
+	host    string
+	options []gomail.Option
+	from    mail.Address
+	domain  string // of Message-IDs
+}
+
+// SMTPConfig says which server, as whom.
+type SMTPConfig struct {
+	// URL is smtp://[user:password@]host[:port], which demands STARTTLS,
+	// smtps:// for TLS from the first byte, or smtp+insecure:// for neither.
+	URL string
+	// From is the sender: an address, perhaps with a name.
+	From string
+	// RootCAs verify the server; nil takes those of the system.
+	RootCAs *x509.CertPool
+}
+
+// NewSMTP checks the configuration; it does not connect.
+func NewSMTP(config SMTPConfig) (*SMTP, error) {
+	from, err := mail.ParseAddress(config.From)
+	if err != nil {
+		return nil, errors.New("the sender of e-mail is not an address")
+	}
+	address, err := url.Parse(config.URL)
+	if err != nil || address.Hostname() == "" || strings.Trim(address.Path, "/") != "" {
+		return nil, errors.New("the SMTP server is smtp://user:password@host:port, or smtps://")
+	}
+	s := &SMTP{host: address.Hostname(), from: *from, domain: from.Address[strings.LastIndexByte(from.Address, '@')+1:]}
+	s.options = []gomail.Option{
+		gomail.WithTimeout(sendTimeMax),
+		gomail.WithTLSConfig(&tls.Config{ServerName: s.host, RootCAs: config.RootCAs, MinVersion: tls.VersionTLS12}),
+	}
+	port, auth := 587, gomail.SMTPAuthAutoDiscover
+	switch address.Scheme {
+	case "smtp":
+		s.options = append(s.options, gomail.WithTLSPolicy(gomail.TLSMandatory))
+	case "smtps":
+		port = 465
+		s.options = append(s.options, gomail.WithSSL())
+	case "smtp+insecure":
+		port, auth = 25, gomail.SMTPAuthPlainNoEnc
+		s.options = append(s.options, gomail.WithTLSPolicy(gomail.NoTLS))
+	default:
+		return nil, errors.New("the SMTP server is smtp://, smtps:// or smtp+insecure://")
+	}
+	if address.Port() != "" {
+		if port, err = strconv.Atoi(address.Port()); err != nil {
+			return nil, errors.New("the port of the SMTP server is not a number")
+		}
+	}
+	s.options = append(s.options, gomail.WithPort(port))
+	if address.User != nil {
+		password, _ := address.User.Password()
+		s.options = append(s.options, gomail.WithSMTPAuth(auth), gomail.WithUsername(address.User.Username()), gomail.WithPassword(password))
+	}
+	return s, nil
+}
+
+// Send sends one e-mail over a connection of its own.
+func (s *SMTP) Send(ctx context.Context, m Message) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeMax)
+	defer cancel()
+	letter, id, err := compose(m, s.from, s.domain)
+	if err != nil {
+		return Receipt{}, err
+	}
+	client, err := gomail.NewClient(s.host, s.options...)
+	if err != nil {
+		return Receipt{}, failed("the SMTP client cannot be made")
+	}
+	if err := client.DialAndSendWithContext(ctx, letter); err != nil && !taken(err) {
+		return Receipt{}, smtpError(err)
+	}
+	return Receipt{Provider: "smtp", MessageID: id}, nil
+}
+
+// taken reports whether the message was taken before the error: only the
+// farewell went wrong.
+func taken(err error) bool {
+	sending, ok := errors.AsType[*gomail.SendError](err)
+	return ok && sending.Reason == gomail.ErrSMTPReset
+}
+
+// smtpError tells what may be told of an error: its text repeats addresses.
+func smtpError(err error) *Error {
+	var network net.Error
+	if sending, ok := errors.AsType[*gomail.SendError](err); ok {
+		code := sending.ErrorCode()
+		if code >= 500 && !sending.IsTemp() {
+			return refused("the SMTP server refused the message with %d", code)
+		}
+		if code > 0 {
+			return failed("the SMTP server put the message off with %d", code)
+		}
+		return failed("the SMTP server broke off")
+	}
+	if errors.As(err, &network) && network.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return failed("the SMTP server did not answer in time")
+	}
+	return failed("the SMTP server could not be reached or did not let us in")
+}
+
+// compose makes the e-mail of a message.
+func compose(m Message, from mail.Address, domain string) (letter *gomail.Msg, id string, err error) {
+	letter = gomail.NewMsg()
+	letter.FromMailAddress(&from)
+	to, err := mail.ParseAddress(m.To)
+	if err != nil {
+		return nil, "", refused("the recipient is not an address")
+	}
+	letter.ToMailAddress(&mail.Address{Address: to.Address})
+	letter.Subject(m.Subject)
+	letter.SetDate()
+	id = fmt.Sprintf("%s@%s", m.ID, domain)
+	letter.SetMessageIDWithValue(id)
+	letter.SetGenHeader(gomail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no answers, please
+	letter.SetBodyString(gomail.TypeTextPlain, m.Text)
+	return letter, "<" + id + ">", nil
+}

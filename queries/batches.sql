@@ -8,11 +8,48 @@ SELECT @id, @tenant_id, w.id, w.alias, w.version, @principal_id, @label, @descri
 FROM workflows w
 WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active';
 
+-- name: BatchInsertRepetition :execrows
+-- Records a batch with the sources of its workflow's newest one; no row means
+-- that there is none. A custom input replaces the repeated one.
+INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label,
+    is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
+SELECT @id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, @principal_id, @label,
+    @is_test, 'pending', b.items, COALESCE(sqlc.narg('custom_input')::json, b.custom_input), b.raw_package_id, b.source_package_ids,
+    @created_at::timestamptz, @created_at::timestamptz
+FROM execution_batches b
+WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id
+ORDER BY b.id DESC
+LIMIT 1;
+
 -- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, pre_processing_result, validated_items,
     items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchList :many
+-- Newest first. Every filter narrows the tenant's rows in the order of
+-- execution_batches_newest, so one plan serves all of them.
+SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
+    raw_package_id, output_package_id, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+FROM execution_batches
+WHERE tenant_id = @tenant_id
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('workflow_alias')::text IS NULL OR workflow_alias = sqlc.narg('workflow_alias'))
+    AND (sqlc.narg('before')::uuid IS NULL OR id < sqlc.narg('before'))
+ORDER BY id DESC
+LIMIT @row_limit OFFSET @row_offset;
+
+-- name: BatchCount :one
+-- Exact up to @count_max.
+SELECT count(*) FROM (
+    SELECT FROM execution_batches
+    WHERE tenant_id = @tenant_id
+        AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+        AND (sqlc.narg('workflow_alias')::text IS NULL OR workflow_alias = sqlc.narg('workflow_alias'))
+    LIMIT @count_max::bigint
+) AS matching;
 
 -- name: BatchPreProcessingBegin :one
 -- Begins to read the sources of a batch, or goes on with it after a crash. No

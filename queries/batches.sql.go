@@ -33,6 +33,36 @@ func (q *Queries) BatchComplete(ctx context.Context, db DBTX, arg BatchCompleteP
 	return result.RowsAffected(), nil
 }
 
+const batchCount = `-- name: BatchCount :one
+SELECT count(*) FROM (
+    SELECT FROM execution_batches
+    WHERE tenant_id = $1
+        AND ($2::text IS NULL OR status = $2)
+        AND ($3::text IS NULL OR workflow_alias = $3)
+    LIMIT $4::bigint
+) AS matching
+`
+
+type BatchCountParams struct {
+	TenantID      uuid.UUID
+	Status        *string
+	WorkflowAlias *string
+	CountMax      int64
+}
+
+// Exact up to @count_max.
+func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams) (int64, error) {
+	row := db.QueryRow(ctx, batchCount,
+		arg.TenantID,
+		arg.Status,
+		arg.WorkflowAlias,
+		arg.CountMax,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const batchDraftPackageReplace = `-- name: BatchDraftPackageReplace :execrows
 UPDATE execution_batches SET draft_package_id = $1::uuid, updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing'
@@ -259,6 +289,48 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.RawPackageID,
 		arg.SourcePackageIds,
 		arg.CreatedAt,
+		arg.WorkflowID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const batchInsertRepetition = `-- name: BatchInsertRepetition :execrows
+INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label,
+    is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
+SELECT $1, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, $2, $3,
+    $4, 'pending', b.items, COALESCE($5::json, b.custom_input), b.raw_package_id, b.source_package_ids,
+    $6::timestamptz, $6::timestamptz
+FROM execution_batches b
+WHERE b.tenant_id = $7 AND b.workflow_id = $8
+ORDER BY b.id DESC
+LIMIT 1
+`
+
+type BatchInsertRepetitionParams struct {
+	ID          uuid.UUID
+	PrincipalID string
+	Label       string
+	IsTest      bool
+	CustomInput []byte
+	CreatedAt   time.Time
+	TenantID    uuid.UUID
+	WorkflowID  uuid.UUID
+}
+
+// Records a batch with the sources of its workflow's newest one; no row means
+// that there is none. A custom input replaces the repeated one.
+func (q *Queries) BatchInsertRepetition(ctx context.Context, db DBTX, arg BatchInsertRepetitionParams) (int64, error) {
+	result, err := db.Exec(ctx, batchInsertRepetition,
+		arg.ID,
+		arg.PrincipalID,
+		arg.Label,
+		arg.IsTest,
+		arg.CustomInput,
+		arg.CreatedAt,
+		arg.TenantID,
 		arg.WorkflowID,
 	)
 	if err != nil {
@@ -634,6 +706,101 @@ func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchI
 			&i.StatusCode,
 			&i.Input,
 			&i.Result,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchList = `-- name: BatchList :many
+SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
+    raw_package_id, output_package_id, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+FROM execution_batches
+WHERE tenant_id = $1
+    AND ($2::text IS NULL OR status = $2)
+    AND ($3::text IS NULL OR workflow_alias = $3)
+    AND ($4::uuid IS NULL OR id < $4)
+ORDER BY id DESC
+LIMIT $6 OFFSET $5
+`
+
+type BatchListParams struct {
+	TenantID      uuid.UUID
+	Status        *string
+	WorkflowAlias *string
+	Before        *uuid.UUID
+	RowOffset     int32
+	RowLimit      int32
+}
+
+type BatchListRow struct {
+	ID                  uuid.UUID
+	WorkflowID          uuid.UUID
+	WorkflowAlias       string
+	WorkflowVersion     int32
+	Label               string
+	Description         string
+	IsTest              bool
+	Status              string
+	Attempt             int32
+	RawPackageID        *uuid.UUID
+	OutputPackageID     *uuid.UUID
+	PreProcessingResult string
+	ValidatedItems      int32
+	ItemsTotal          int32
+	ItemsCompleted      int32
+	ItemsFailed         int32
+	ItemsSourceFailed   int32
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	CompletedAt         *time.Time
+}
+
+// Newest first. Every filter narrows the tenant's rows in the order of
+// execution_batches_newest, so one plan serves all of them.
+func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) ([]BatchListRow, error) {
+	rows, err := db.Query(ctx, batchList,
+		arg.TenantID,
+		arg.Status,
+		arg.WorkflowAlias,
+		arg.Before,
+		arg.RowOffset,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchListRow{}
+	for rows.Next() {
+		var i BatchListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.WorkflowID,
+			&i.WorkflowAlias,
+			&i.WorkflowVersion,
+			&i.Label,
+			&i.Description,
+			&i.IsTest,
+			&i.Status,
+			&i.Attempt,
+			&i.RawPackageID,
+			&i.OutputPackageID,
+			&i.PreProcessingResult,
+			&i.ValidatedItems,
+			&i.ItemsTotal,
+			&i.ItemsCompleted,
+			&i.ItemsFailed,
+			&i.ItemsSourceFailed,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.CompletedAt,
 		); err != nil {
 			return nil, err
 		}

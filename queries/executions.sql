@@ -19,6 +19,23 @@ WITH active AS (
 INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
 SELECT execution.id, @tenant_id, @input::json, sqlc.narg('state')::json, sqlc.narg('result')::json FROM execution;
 
+-- name: SysExecutionInsertMany :execrows
+-- Records pending executions with their payloads, those whose workflow is active.
+WITH request AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+        unnest(@principal_ids::text[]) AS principal_id, unnest(@borrower_ids::text[]) AS borrower_id,
+        unnest(@is_test::boolean[]) AS is_test, unnest(@created_at::timestamptz[]) AS created_at, unnest(@inputs::text[]) AS input
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, status, created_at)
+    SELECT request.id, w.tenant_id, w.id, w.alias, w.version, w.type, request.principal_id, NULLIF(request.borrower_id, ''),
+        request.is_test, 'pending', request.created_at
+    FROM request JOIN workflows w ON w.tenant_id = request.tenant_id AND w.id = request.workflow_id AND w.status = 'active'
+    RETURNING id
+)
+INSERT INTO execution_payloads (execution_id, tenant_id, input)
+SELECT request.id, request.tenant_id, request.input::json FROM request JOIN execution ON execution.id = request.id;
+
 -- name: ExecutionLease :one
 -- Starts an execution or takes it over from a process that is dead. No row: it
 -- is finished, unknown, or held by a process that lives.
@@ -87,3 +104,21 @@ SELECT execution_partitions_make(@months_ahead);
 
 -- name: ExecutionExists :one
 SELECT EXISTS (SELECT 1 FROM executions WHERE tenant_id = @tenant_id AND id = @id);
+
+-- name: ExecutionGet :one
+-- An execution as the Executions API shows it; ExecutionList gives many.
+SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
+    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
+    e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
+FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+WHERE e.tenant_id = @tenant_id AND e.id = @id;
+
+-- name: ExecutionGetInput :one
+SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.id = @id;
+
+-- name: ExecutionGetState :one
+SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.id = @id;

@@ -119,6 +119,71 @@ func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFin
 	return result.RowsAffected(), nil
 }
 
+const executionGet = `-- name: ExecutionGet :one
+SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
+    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
+    e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
+FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+WHERE e.tenant_id = $1 AND e.id = $2
+`
+
+type ExecutionGetParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type ExecutionGetRow struct {
+	ID              uuid.UUID
+	PrincipalID     string
+	WorkflowID      uuid.UUID
+	WorkflowAlias   string
+	WorkflowVersion int32
+	WorkflowType    *string
+	BatchID         *uuid.UUID
+	BillableID      *string
+	BorrowerID      *string
+	Status          string
+	IsSuccess       bool
+	IsTest          bool
+	RescoreOf       *uuid.UUID
+	Tags            []string
+	CreatedAt       time.Time
+	ItemIndex       *int32
+	RowNumber       *int32
+	SourceFileName  *string
+	BatchLabel      *string
+	BatchAttempt    *int32
+}
+
+// An execution as the Executions API shows it; ExecutionList gives many.
+func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetParams) (ExecutionGetRow, error) {
+	row := db.QueryRow(ctx, executionGet, arg.TenantID, arg.ID)
+	var i ExecutionGetRow
+	err := row.Scan(
+		&i.ID,
+		&i.PrincipalID,
+		&i.WorkflowID,
+		&i.WorkflowAlias,
+		&i.WorkflowVersion,
+		&i.WorkflowType,
+		&i.BatchID,
+		&i.BillableID,
+		&i.BorrowerID,
+		&i.Status,
+		&i.IsSuccess,
+		&i.IsTest,
+		&i.RescoreOf,
+		&i.Tags,
+		&i.CreatedAt,
+		&i.ItemIndex,
+		&i.RowNumber,
+		&i.SourceFileName,
+		&i.BatchLabel,
+		&i.BatchAttempt,
+	)
+	return i, err
+}
+
 const executionGetForRun = `-- name: ExecutionGetForRun :one
 SELECT workflow_id, status FROM executions WHERE tenant_id = $1 AND id = $2
 `
@@ -137,6 +202,40 @@ func (q *Queries) ExecutionGetForRun(ctx context.Context, db DBTX, arg Execution
 	row := db.QueryRow(ctx, executionGetForRun, arg.TenantID, arg.ID)
 	var i ExecutionGetForRunRow
 	err := row.Scan(&i.WorkflowID, &i.Status)
+	return i, err
+}
+
+const executionGetInput = `-- name: ExecutionGetInput :one
+SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.id = $2
+`
+
+type ExecutionGetInputParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type ExecutionGetInputRow struct {
+	ID              uuid.UUID
+	WorkflowID      uuid.UUID
+	WorkflowAlias   string
+	WorkflowVersion int32
+	CreatedAt       time.Time
+	Input           []byte
+}
+
+func (q *Queries) ExecutionGetInput(ctx context.Context, db DBTX, arg ExecutionGetInputParams) (ExecutionGetInputRow, error) {
+	row := db.QueryRow(ctx, executionGetInput, arg.TenantID, arg.ID)
+	var i ExecutionGetInputRow
+	err := row.Scan(
+		&i.ID,
+		&i.WorkflowID,
+		&i.WorkflowAlias,
+		&i.WorkflowVersion,
+		&i.CreatedAt,
+		&i.Input,
+	)
 	return i, err
 }
 
@@ -179,6 +278,42 @@ func (q *Queries) ExecutionGetOutput(ctx context.Context, db DBTX, arg Execution
 		&i.Status,
 		&i.CreatedAt,
 		&i.Result,
+	)
+	return i, err
+}
+
+const executionGetState = `-- name: ExecutionGetState :one
+SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.id = $2
+`
+
+type ExecutionGetStateParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type ExecutionGetStateRow struct {
+	WorkflowID  uuid.UUID
+	BatchID     *uuid.UUID
+	Status      string
+	Attempt     int32
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+	State       []byte
+}
+
+func (q *Queries) ExecutionGetState(ctx context.Context, db DBTX, arg ExecutionGetStateParams) (ExecutionGetStateRow, error) {
+	row := db.QueryRow(ctx, executionGetState, arg.TenantID, arg.ID)
+	var i ExecutionGetStateRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.BatchID,
+		&i.Status,
+		&i.Attempt,
+		&i.StartedAt,
+		&i.CompletedAt,
+		&i.State,
 	)
 	return i, err
 }
@@ -384,6 +519,52 @@ type ExecutionUnleaseParams struct {
 // is due. No row: the lease was lost before.
 func (q *Queries) ExecutionUnlease(ctx context.Context, db DBTX, arg ExecutionUnleaseParams) (int64, error) {
 	result, err := db.Exec(ctx, executionUnlease, arg.TenantID, arg.ID, arg.LeaseToken)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sysExecutionInsertMany = `-- name: SysExecutionInsertMany :execrows
+WITH request AS (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id,
+        unnest($4::text[]) AS principal_id, unnest($5::text[]) AS borrower_id,
+        unnest($6::boolean[]) AS is_test, unnest($7::timestamptz[]) AS created_at, unnest($8::text[]) AS input
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, status, created_at)
+    SELECT request.id, w.tenant_id, w.id, w.alias, w.version, w.type, request.principal_id, NULLIF(request.borrower_id, ''),
+        request.is_test, 'pending', request.created_at
+    FROM request JOIN workflows w ON w.tenant_id = request.tenant_id AND w.id = request.workflow_id AND w.status = 'active'
+    RETURNING id
+)
+INSERT INTO execution_payloads (execution_id, tenant_id, input)
+SELECT request.id, request.tenant_id, request.input::json FROM request JOIN execution ON execution.id = request.id
+`
+
+type SysExecutionInsertManyParams struct {
+	Ids          []uuid.UUID
+	TenantIds    []uuid.UUID
+	WorkflowIds  []uuid.UUID
+	PrincipalIds []string
+	BorrowerIds  []string
+	IsTest       []bool
+	CreatedAt    []time.Time
+	Inputs       []string
+}
+
+// Records pending executions with their payloads, those whose workflow is active.
+func (q *Queries) SysExecutionInsertMany(ctx context.Context, db DBTX, arg SysExecutionInsertManyParams) (int64, error) {
+	result, err := db.Exec(ctx, sysExecutionInsertMany,
+		arg.Ids,
+		arg.TenantIds,
+		arg.WorkflowIds,
+		arg.PrincipalIds,
+		arg.BorrowerIds,
+		arg.IsTest,
+		arg.CreatedAt,
+		arg.Inputs,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -72,8 +72,12 @@ RETURNING id, tenant_id, alias, version, name, description, status, type, execut
     input_schema, tasks, edges, parent_version, revision, created_at, updated_at, published_at, archived_at;
 
 -- name: WorkflowArchive :one
+-- An archived workflow has no schedules.
+WITH ended AS (
+    DELETE FROM schedules s WHERE s.tenant_id = @tenant_id AND s.workflow_id = @id
+)
 UPDATE workflows SET status = 'archived', archived_at = now(), revision = revision + 1, updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'active'
+WHERE workflows.tenant_id = @tenant_id AND workflows.id = @id AND workflows.status = 'active'
 RETURNING id, tenant_id, alias, version, name, description, status, type, execution_mode, timeout_seconds,
     input_schema, tasks, edges, parent_version, revision, created_at, updated_at, published_at, archived_at;
 
@@ -109,3 +113,16 @@ SELECT count(*) FROM (
             OR strpos(lower(name), lower(sqlc.narg('search'))) > 0 OR strpos(alias, lower(sqlc.narg('search'))) > 0)
     LIMIT @count_max::bigint
 ) AS matching;
+
+-- name: WorkflowListIDs :many
+-- The workflows that executions are narrowed to; absent arguments do not narrow.
+-- search, in lower case, is a prefix or a word of the alias; words stand between
+-- - and _.
+SELECT id FROM workflows
+WHERE tenant_id = @tenant_id
+    AND (sqlc.narg('id')::uuid IS NULL OR id = sqlc.narg('id'))
+    AND (sqlc.narg('alias')::text IS NULL OR alias = sqlc.narg('alias'))
+    AND (sqlc.narg('version')::integer IS NULL OR version = sqlc.narg('version'))
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (sqlc.narg('search')::text IS NULL OR starts_with(alias, sqlc.narg('search'))
+        OR sqlc.narg('search') = ANY (regexp_split_to_array(alias, '[-_]')));

@@ -78,8 +78,11 @@ func (q *Queries) WorkflowAliasUse(ctx context.Context, db DBTX, arg WorkflowAli
 }
 
 const workflowArchive = `-- name: WorkflowArchive :one
+WITH ended AS (
+    DELETE FROM schedules s WHERE s.tenant_id = $1 AND s.workflow_id = $2
+)
 UPDATE workflows SET status = 'archived', archived_at = now(), revision = revision + 1, updated_at = now()
-WHERE tenant_id = $1 AND id = $2 AND status = 'active'
+WHERE workflows.tenant_id = $1 AND workflows.id = $2 AND workflows.status = 'active'
 RETURNING id, tenant_id, alias, version, name, description, status, type, execution_mode, timeout_seconds,
     input_schema, tasks, edges, parent_version, revision, created_at, updated_at, published_at, archived_at
 `
@@ -89,6 +92,7 @@ type WorkflowArchiveParams struct {
 	ID       uuid.UUID
 }
 
+// An archived workflow has no schedules.
 func (q *Queries) WorkflowArchive(ctx context.Context, db DBTX, arg WorkflowArchiveParams) (Workflow, error) {
 	row := db.QueryRow(ctx, workflowArchive, arg.TenantID, arg.ID)
 	var i Workflow
@@ -461,6 +465,56 @@ func (q *Queries) WorkflowList(ctx context.Context, db DBTX, arg WorkflowListPar
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const workflowListIDs = `-- name: WorkflowListIDs :many
+SELECT id FROM workflows
+WHERE tenant_id = $1
+    AND ($2::uuid IS NULL OR id = $2)
+    AND ($3::text IS NULL OR alias = $3)
+    AND ($4::integer IS NULL OR version = $4)
+    AND ($5::text IS NULL OR type = $5)
+    AND ($6::text IS NULL OR starts_with(alias, $6)
+        OR $6 = ANY (regexp_split_to_array(alias, '[-_]')))
+`
+
+type WorkflowListIDsParams struct {
+	TenantID uuid.UUID
+	ID       *uuid.UUID
+	Alias    *string
+	Version  *int32
+	Type     *string
+	Search   *string
+}
+
+// The workflows that executions are narrowed to; absent arguments do not narrow.
+// search, in lower case, is a prefix or a word of the alias; words stand between
+// - and _.
+func (q *Queries) WorkflowListIDs(ctx context.Context, db DBTX, arg WorkflowListIDsParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, workflowListIDs,
+		arg.TenantID,
+		arg.ID,
+		arg.Alias,
+		arg.Version,
+		arg.Type,
+		arg.Search,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -1,0 +1,109 @@
+-- Schedules of workflows and their firings.
+
+-- name: SysClock :one
+-- The database's time, which all processes share.
+SELECT clock_timestamp()::timestamptz AS now;
+
+-- name: ScheduleWorkflowLock :one
+-- The status of a workflow, which stays until the transaction ends.
+SELECT status FROM workflows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
+
+-- name: ScheduleUpsert :exec
+INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
+VALUES (@tenant_id, @workflow_id, @slot, @cron, @utc_delta_hours, @next_run_at, @is_test, sqlc.narg('input'), sqlc.narg('batch'))
+ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
+    cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours, next_run_at = excluded.next_run_at,
+    is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now();
+
+-- name: ScheduleList :many
+SELECT slot, cron, utc_delta_hours, next_run_at, input, batch
+FROM schedules WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id;
+
+-- name: ScheduleDelete :many
+DELETE FROM schedules
+WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id AND slot = ANY(@slots::text[])
+RETURNING slot;
+
+-- name: ScheduleFiringListNewest :many
+SELECT slot, scheduled_at, fired_at, status, reason, execution_id, batch_id
+FROM schedule_firings WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id
+ORDER BY scheduled_at DESC, slot
+LIMIT @firings_max;
+
+-- name: SysScheduleClaim :many
+-- Holds schedules that are due, those that nobody else holds. The workflow is
+-- held too: who archives it waits for the firing, and a workflow that is being
+-- archived or configured does not fire before that has ended.
+SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias
+FROM schedules s JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+WHERE s.next_run_at <= @now::timestamptz AND w.status = 'active'
+ORDER BY s.next_run_at
+LIMIT @schedules_max
+FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED;
+
+-- name: SysScheduleListRunning :many
+-- Those of the slots whose last run has not ended; by their position, from 1.
+WITH claimed AS (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+        unnest(@slots::text[]) AS slot, generate_subscripts(@slots::text[], 1) AS position
+)
+SELECT claimed.position::integer AS position
+FROM claimed CROSS JOIN LATERAL (
+    SELECT f.execution_id, f.batch_id FROM schedule_firings f
+    WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot AND f.status = 'started'
+    ORDER BY f.scheduled_at DESC
+    LIMIT 1
+) AS last
+WHERE EXISTS (SELECT FROM executions e WHERE e.id = last.execution_id AND e.status IN ('pending', 'running'))
+   OR EXISTS (SELECT FROM execution_batches b WHERE b.id = last.batch_id
+       AND b.status NOT IN ('pre_processing_failed', 'post_processing_failed', 'complete', 'cancelled'));
+
+-- name: SysScheduleFiringInsertMany :many
+-- Records firings; those whose time has fired before are left out of the
+-- answer. It names the others by their position, from 1.
+WITH firing AS (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+        unnest(@slots::text[]) AS slot, generate_subscripts(@slots::text[], 1) AS position,
+        unnest(@scheduled_at::timestamptz[]) AS scheduled_at, unnest(@statuses::text[]) AS status,
+        unnest(@reasons::text[]) AS reason, unnest(@run_ids::uuid[]) AS run_id
+), fired AS (
+    INSERT INTO schedule_firings (tenant_id, workflow_id, slot, scheduled_at, fired_at, status, reason, execution_id, batch_id)
+    SELECT f.tenant_id, f.workflow_id, f.slot, f.scheduled_at, @fired_at::timestamptz, f.status, NULLIF(f.reason, ''),
+        CASE WHEN f.status = 'started' AND f.slot = 'schedule' THEN f.run_id END,
+        CASE WHEN f.status = 'started' AND f.slot = 'scheduleBatch' THEN f.run_id END
+    FROM firing f
+    ON CONFLICT DO NOTHING
+    RETURNING tenant_id, workflow_id, slot
+)
+SELECT firing.position::integer AS position
+FROM fired JOIN firing ON firing.tenant_id = fired.tenant_id AND firing.workflow_id = fired.workflow_id AND firing.slot = fired.slot;
+
+-- name: ScheduleFiringRefuse :exec
+-- Records that a firing could not start its run after all.
+UPDATE schedule_firings SET status = @status, reason = @reason::text, execution_id = NULL, batch_id = NULL
+WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id AND slot = @slot AND scheduled_at = @scheduled_at;
+
+-- name: SysScheduleAdvance :exec
+WITH claimed AS (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+        unnest(@slots::text[]) AS slot, unnest(@next_run_at::timestamptz[]) AS next_run_at
+)
+UPDATE schedules s SET next_run_at = claimed.next_run_at
+FROM claimed
+WHERE s.tenant_id = claimed.tenant_id AND s.workflow_id = claimed.workflow_id AND s.slot = claimed.slot;
+
+-- name: SysScheduleFiringPrune :exec
+-- Keeps the newest firings of slots.
+WITH claimed AS (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id, unnest(@slots::text[]) AS slot
+)
+DELETE FROM schedule_firings f
+USING claimed CROSS JOIN LATERAL (
+    SELECT k.scheduled_at FROM schedule_firings k
+    WHERE k.tenant_id = claimed.tenant_id AND k.workflow_id = claimed.workflow_id AND k.slot = claimed.slot
+    ORDER BY k.scheduled_at DESC
+    OFFSET @firings_kept::integer
+    LIMIT 1
+) AS oldest
+WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot
+  AND f.scheduled_at <= oldest.scheduled_at;

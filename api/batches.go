@@ -94,7 +94,23 @@ type (
 		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	}
 	batchOutput struct{ Body BatchRecord }
+
+	batchListInput struct {
+		PageInput
+		PerPage       int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many batches a page has."`
+		Status        string `query:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Only batches of this status."`
+		WorkflowAlias string `query:"workflow-alias" maxLength:"64" doc:"Only batches of this workflow, whatever version."`
+	}
+	batchListOutput struct {
+		Body struct {
+			Data       []BatchRecord `json:"data" doc:"The batches of the page."`
+			Pagination Pagination    `json:"pagination" doc:"Which part of the list this is."`
+		}
+	}
 )
+
+const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
+
 
 func batchRoutes(s *Server) {
 	register(s, operation{
@@ -112,9 +128,16 @@ func batchRoutes(s *Server) {
 		summary:     "Get a batch",
 		description: "Where a batch stands, how many of its items have ended and how, and where its output is.",
 		scope:       identity.ScopeBatchesRead, category: polling,
-		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`,
+		responseExample: batchExample,
 		errors:          []int{http.StatusNotFound},
 	}, s.getBatch)
+	register(s, operation{
+		id: "listBatches", method: http.MethodGet, path: "/v1/execution-batches", tag: "Batches",
+		summary:     "List batches",
+		description: "**[ext]** The batches of the tenant, newest first.",
+		scope:       identity.ScopeBatchesRead, category: polling,
+		responseExample: `{"data":[` + batchExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+	}, s.listBatches)
 }
 
 func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*executeBatchOutput, error) {
@@ -153,6 +176,21 @@ func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, er
 		return nil, err
 	}
 	return &batchOutput{Body: batchRecord(b)}, nil
+}
+
+func (s *Server) listBatches(ctx context.Context, in *batchListInput) (*batchListOutput, error) {
+	filter := batches.Filter{Status: batches.Status(in.Status), WorkflowAlias: in.WorkflowAlias}
+	found, total, err := s.config.Batches.List(ctx, principal(ctx).TenantID, filter, batches.Window(in.window(in.PerPage)), totalMax+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &batchListOutput{}
+	found, out.Body.Pagination = paginate(&in.PageInput, in.PerPage, found, total, func(b *batches.Batch) uuid.UUID { return b.ID })
+	out.Body.Data = make([]BatchRecord, len(found))
+	for i, b := range found {
+		out.Body.Data[i] = batchRecord(b)
+	}
+	return out, nil
 }
 
 func batchRecord(b *batches.Batch) BatchRecord {

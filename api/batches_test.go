@@ -273,6 +273,38 @@ func TestGetBatchRefusals(t *testing.T) {
 	tenant.With(t, identity.ScopeExecutionsRead).Get(t, path).Expect(http.StatusForbidden)
 }
 
+func TestListBatches(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	const path = "/v1/execution-batches"
+	require.Equal(t, "[]", c.Get(t, path).Expect(http.StatusOK).Text("data"))
+	var ids []string
+	for range 3 {
+		id := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{}}}}).
+			Expect(http.StatusAccepted).Text("executionBatchId")
+		awaitBatch(t, c, id)
+		ids = append(ids, id)
+	}
+	page := c.Get(t, path+"?per-page=2&status=complete&workflow-alias=echo").Expect(http.StatusOK)
+	require.Equal(t, []string{ids[2], ids[1]}, []string{page.Text("data[0].executionBatchId"), page.Text("data[1].executionBatchId")})
+	require.Equal(t, `{"page":1,"perPage":2,"total":3,"totalPages":2}`, page.Text("pagination"))
+	first := c.Get(t, path+"?per-page=2&cursor=").Expect(http.StatusOK)
+	second := c.Get(t, path+"?per-page=2&cursor="+first.Text("pagination.nextCursor")).Expect(http.StatusOK)
+	require.Equal(t, ids[0], second.Text("data[0].executionBatchId"))
+	for _, none := range []string{"?status=paused", "?workflow-alias=other", "?page=9"} {
+		require.Equal(t, "[]", c.Get(t, path+none).Expect(http.StatusOK).Text("data"), none)
+	}
+	for _, wrong := range []string{"?page=0", "?per-page=101", "?per-page=x", "?status=done", "?cursor=x", "?x=1", "?page=1&page=2", "?page=1&cursor="} {
+		c.Get(t, path+wrong).Expect(http.StatusBadRequest)
+	}
+	require.Equal(t, "[]", s.Tenant(t).As(t, identity.RoleAdmin).Get(t, path).Expect(http.StatusOK).Text("data"))
+	s.Anonymous().Get(t, path).Expect(http.StatusUnauthorized)
+	tenant.With(t, identity.ScopeBatchesRun).Get(t, path).Expect(http.StatusForbidden)
+}
+
 // Items of a sandbox client's batch are tests.
 func TestSandboxBatchIsATest(t *testing.T) {
 	t.Parallel()

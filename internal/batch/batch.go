@@ -117,12 +117,5 @@ func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Batch, erro
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("get batch %s: %w", id, err))
 	}
-	return &Batch{
-		ID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias, WorkflowVersion: int(row.WorkflowVersion),
-		Label: row.Label, Description: row.Description, IsTest: row.IsTest, Status: Status(row.Status), Attempt: int(row.Attempt),
-		PreProcessingResult: row.PreProcessingResult, ValidatedItems: int(row.ValidatedItems),
-		RawPackageID: row.RawPackageID, OutputPackageID: row.OutputPackageID,
-		Total: int(row.ItemsTotal), Completed: int(row.ItemsCompleted), Failed: int(row.ItemsFailed), SourceFailed: int(row.ItemsSourceFailed),
-		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CompletedAt: row.CompletedAt,
-	}, nil
+	return fromRow(&row), nil
 }

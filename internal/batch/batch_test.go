@@ -32,18 +32,18 @@ const affordability = `{
 	"edges": [{"source": "start", "target": "rate"}, {"source": "rate", "target": "route"}, {"source": "route", "target": "accept"}, {"source": "route", "target": "reject"}]}`
 
 // publish makes a workflow active and returns its id.
-func publish(t *testing.T, c *apitest.Caller, definition string) string {
-	t.Helper()
-	id := c.Post(t, "/v2/workflows", apitest.Raw(definition)).Expect(http.StatusCreated).Text("id")
-	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+func publish(tb testing.TB, c *apitest.Caller, definition string) string {
+	tb.Helper()
+	id := c.Post(tb, "/v2/workflows", apitest.Raw(definition)).Expect(http.StatusCreated).Text("id")
+	c.Post(tb, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
 	return id
 }
 
 // upload puts a file and returns its stored name.
-func upload(t *testing.T, c *apitest.Caller, name, text string) string {
-	t.Helper()
-	address := c.Post(t, "/v1/stores/packages/commands/attachments/generate-upload-signed-url", map[string]any{"fileName": name}).Expect(http.StatusCreated)
-	put := c.Put(t, address.Text("signedUrl"), apitest.Raw(text), apitest.Header{Name: "Content-Type", Value: address.Text("contentType")}, apitest.Header{Name: "Authorization"})
+func upload(tb testing.TB, c *apitest.Caller, name, text string) string {
+	tb.Helper()
+	address := c.Post(tb, "/v1/stores/packages/commands/attachments/generate-upload-signed-url", map[string]any{"fileName": name}).Expect(http.StatusCreated)
+	put := c.Put(tb, address.Text("signedUrl"), apitest.Raw(text), apitest.Header{Name: "Content-Type", Value: address.Text("contentType")}, apitest.Header{Name: "Authorization"})
 	put.Expect(http.StatusOK)
 	return address.Text("fileName")
 }
@@ -66,39 +66,39 @@ type record struct {
 	} `json:"outputs"`
 }
 
-func start(t *testing.T, c *apitest.Caller, alias string, body any) string {
-	t.Helper()
-	return c.Post(t, "/v1/workflows/"+alias+"/v1/execute-batch", body).Expect(http.StatusAccepted).Text("executionBatchId")
+func start(tb testing.TB, c *apitest.Caller, alias string, body any) string {
+	tb.Helper()
+	return c.Post(tb, "/v1/workflows/"+alias+"/v1/execute-batch", body).Expect(http.StatusAccepted).Text("executionBatchId")
 }
 
 // follow polls a batch to its end and holds it to its invariant on the way.
-func follow(t *testing.T, c *apitest.Caller, id string) record {
-	t.Helper()
+func follow(tb testing.TB, c *apitest.Caller, id string) record {
+	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		var r record
-		c.Get(t, "/v1/execution-batches/"+id).Expect(http.StatusOK).Decode(&r)
+		c.Get(tb, "/v1/execution-batches/"+id).Expect(http.StatusOK).Decode(&r)
 		s := r.State.Summary
-		require.Equal(t, s.Total, s.Completed+s.Failed+s.Pending)
+		require.Equal(tb, s.Total, s.Completed+s.Failed+s.Pending)
 		switch r.Status {
 		case "complete", "pre_processing_failed", "post_processing_failed":
 			return r
 		}
-		require.True(t, time.Now().Before(deadline), "the batch does not end: %+v", r)
+		require.True(tb, time.Now().Before(deadline), "the batch does not end: %+v", r)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
 // files downloads the files of a package by their names.
-func files(t *testing.T, c *apitest.Caller, packageID string) map[string]string {
-	t.Helper()
-	list := c.Get(t, "/v1/stores/packages/"+packageID+"/attachments").Expect(http.StatusOK)
+func files(tb testing.TB, c *apitest.Caller, packageID string) map[string]string {
+	tb.Helper()
+	list := c.Get(tb, "/v1/stores/packages/"+packageID+"/attachments").Expect(http.StatusOK)
 	var body struct {
 		Data []struct{ FileName, DownloadURL string }
 	}
 	list.Decode(&body)
 	texts := map[string]string{}
 	for _, f := range body.Data {
-		texts[f.FileName] = string(c.Get(t, f.DownloadURL, apitest.Header{Name: "Authorization"}).Expect(http.StatusOK).Body)
+		texts[f.FileName] = string(c.Get(tb, f.DownloadURL, apitest.Header{Name: "Authorization"}).Expect(http.StatusOK).Body)
 	}
 	return texts
 }

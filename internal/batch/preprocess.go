@@ -48,8 +48,7 @@ func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 		return err
 	}
 	err = s.record(ctx, tenantID, batchID, &row, w, plan, sources)
-	var broken *FileError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*FileError](err); ok {
 		return s.failPreProcessing(ctx, tenantID, batchID, broken)
 	}
 	if err != nil {

@@ -106,9 +106,9 @@ func (w *Writer) Flush() (size int64, sum []byte, err error) {
 }
 
 // Discard removes what was written, unless it is complete. It works on even
-// when the context of the writing has ended.
-func (w *Writer) Discard() error {
-	err := w.store.q.AttachmentUploadDelete(context.WithoutCancel(w.ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
+// when ctx has ended.
+func (w *Writer) Discard(ctx context.Context) error {
+	err := w.store.q.AttachmentUploadDelete(context.WithoutCancel(ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
 		TenantID: w.attachment.TenantID, ID: w.uploadID,
 	})
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) Put(ctx context.Context, tenantID, id uuid.UUID, length int64, s
 	}
 	won, err := w.put(length, source)
 	if err != nil || !won {
-		err = errors.Join(err, w.Discard())
+		err = errors.Join(err, w.Discard(ctx))
 	}
 	if err != nil {
 		return Attachment{}, err

@@ -1,0 +1,243 @@
+package batch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/batch"
+	"tranche/internal/catalog"
+	"tranche/internal/egress"
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+	"tranche/internal/storage"
+	"tranche/internal/task"
+	"tranche/jobs"
+)
+
+// stages is a batch whose stages the test runs itself: the service answers
+// requests only.
+type stages struct {
+	*apitest.Service
+	caller   *apitest.Caller
+	batches  *batch.Service
+	tenantID uuid.UUID
+	id       uuid.UUID
+	seen     int64 // the last job that was looked at
+}
+
+func newStages(t *testing.T, items int) *stages {
+	t.Helper()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, affordability)
+	client, err := jobs.NewClient(s.Pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	plans := catalog.New(s.Pool, task.Types(task.Ports{HTTP: egress.New(nil), Log: log}))
+	executions := execution.New(execution.Config{
+		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
+	})
+	var file strings.Builder
+	file.WriteString("borrowerId,income,debt\n")
+	for i := range items {
+		fmt.Fprintf(&file, "B-%d,%s,%d.10\n", i, []string{"1000.00", "10", "none"}[min(i%7, 2)%3], i%9)
+	}
+	id := start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.csv", file.String())}})
+	return &stages{
+		Service: s, caller: c, tenantID: tenant.ID, id: uuid.MustParse(id),
+		batches: batch.New(batch.Config{Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Clock: time.Now, Log: log}),
+	}
+}
+
+func (s *stages) record(t *testing.T) (r record) {
+	t.Helper()
+	s.caller.Get(t, "/v1/execution-batches/"+s.id.String()).Expect(http.StatusOK).Decode(&r)
+	sum := r.State.Summary
+	require.Equal(t, sum.Total, sum.Completed+sum.Failed+sum.Pending)
+	return r
+}
+
+func (s *stages) count(t *testing.T, query string) (n int) {
+	t.Helper()
+	require.NoError(t, s.Pool.QueryRow(t.Context(), query).Scan(&n))
+	return n
+}
+
+// newRuns returns the jobs of items that were enqueued since the last call.
+func (s *stages) newRuns(t *testing.T) (runs []jobs.BatchItemRun) {
+	t.Helper()
+	rows, err := s.Pool.Query(t.Context(), "SELECT id, args FROM river.river_job WHERE kind = 'batch_item_run' AND id > $1 ORDER BY id", s.seen)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var args []byte
+		require.NoError(t, rows.Scan(&s.seen, &args))
+		var run jobs.BatchItemRun
+		require.NoError(t, json.Unmarshal(args, &run))
+		runs = append(runs, run)
+	}
+	require.NoError(t, rows.Err())
+	return runs
+}
+
+// crashing runs a stage again and again, cut off after ever longer times, until
+// it gets through.
+func crashing(t *testing.T, stage func(context.Context) error) (crashes int) {
+	t.Helper()
+	for patience := 2 * time.Millisecond; ; patience += 1 + rand.N(patience) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := stage(ctx)
+		cancel()
+		if err == nil {
+			return crashes
+		}
+		require.Error(t, ctx.Err(), err)
+		crashes++
+	}
+}
+
+func TestStagesGoOnAfterCrashes(t *testing.T) {
+	t.Parallel()
+	const items = 5_432
+	s := newStages(t, items)
+	crashes := crashing(t, func(ctx context.Context) error { return s.batches.PreProcess(ctx, s.tenantID, s.id) })
+	t.Logf("pre-processing was cut off %d times", crashes)
+	r := s.record(t)
+	require.Equal(t, "processing", r.Status)
+	require.Equal(t, items, r.State.Summary.Total)
+	require.Equal(t, items, s.count(t, "SELECT count(DISTINCT item_index) FROM executions"))
+	require.Equal(t, items, s.count(t, "SELECT count(*) FROM executions JOIN execution_payloads p ON p.execution_id = id"))
+	require.Equal(t, items-1, s.count(t, "SELECT max(item_index) FROM executions"))
+	require.Zero(t, s.count(t, "SELECT count(*) FROM executions JOIN execution_payloads p ON p.execution_id = id WHERE input->>'borrowerId' <> 'B-' || item_index OR row_number <> item_index + 2"))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id), "once more")
+
+	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
+		for _, run := range runs {
+			crashing(t, func(ctx context.Context) error {
+				_, err := s.batches.RunItems(ctx, run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+				return err
+			})
+			s.record(t)
+		}
+	}
+	r = s.record(t)
+	require.Equal(t, "post_processing", r.Status)
+	require.Equal(t, s.count(t, "SELECT count(*) FROM executions WHERE status = 'completed'"), r.State.Summary.Completed)
+	require.Zero(t, r.State.Summary.Pending)
+	require.Equal(t, 1, s.count(t, "SELECT count(*) FROM river.river_job WHERE kind = 'batch_post_processing'"))
+
+	crashes = crashing(t, func(ctx context.Context) error { return s.batches.PostProcess(ctx, s.tenantID, s.id) })
+	t.Logf("post-processing was cut off %d times", crashes)
+	r = s.record(t)
+	require.Equal(t, "complete", r.Status)
+	require.Len(t, table(t, files(t, s.caller, *r.Outputs.Post.PackageID)["results.csv"]), items)
+	require.Equal(t, 2, s.count(t, "SELECT count(*) FROM packages"), "the raw one and the output")
+	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachments"))
+	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachment_uploads"))
+	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "once more")
+}
+
+// Jobs that are delivered twice, at the same time too, count every item once.
+func TestItemsAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	const items = 20_000
+	s := newStages(t, items)
+	var group sync.WaitGroup
+	for range 3 { // one gets through, the others may be told that another is recording
+		group.Go(func() { _ = s.batches.PreProcess(t.Context(), s.tenantID, s.id) })
+	}
+	group.Wait()
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.Equal(t, items, s.record(t).State.Summary.Total)
+
+	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
+		require.LessOrEqual(t, len(runs), 8, "more than a window is enqueued")
+		for _, run := range append(runs, runs...) {
+			group.Go(func() {
+				_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+				require.NoError(t, err)
+			})
+		}
+		group.Wait()
+		s.record(t)
+	}
+	r := s.record(t)
+	require.Equal(t, [3]int{items, 0, s.count(t, "SELECT count(*) FROM executions WHERE status = 'completed'")}, [3]int{r.State.Summary.Total, r.State.Summary.Pending, r.State.Summary.Completed})
+	require.Equal(t, 1, s.count(t, "SELECT count(*) FROM river.river_job WHERE kind = 'batch_post_processing'"))
+
+	var failed atomic.Int32
+	for range 3 {
+		group.Go(func() {
+			if s.batches.PostProcess(t.Context(), s.tenantID, s.id) != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d of 3 writers gave way", failed.Load())
+	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	r = s.record(t)
+	require.Equal(t, "complete", r.Status)
+	require.Len(t, files(t, s.caller, *r.Outputs.Post.PackageID), 4)
+	require.Equal(t, 2, s.count(t, "SELECT count(*) FROM packages"))
+	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachments"))
+}
+
+// A package that cannot be written is given up, and says so.
+func TestPostProcessingCanBeGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStages(t, 10)
+	require.NoError(t, s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id), "not there yet: nothing happens")
+	require.Equal(t, "pending", s.record(t).Status)
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	for _, run := range s.newRuns(t) {
+		_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+		require.NoError(t, err)
+	}
+	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_payloads SET result = '[]'")
+	require.NoError(t, err)
+	require.Error(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id))
+	require.Equal(t, "post_processing_failed", s.record(t).Status)
+	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "a batch that is given up is left alone")
+}
+
+// An item that waits long between two tries ends elsewhere than in its job.
+func TestItemThatWaitsIsCounted(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"score": 1}`))
+	}))
+	t.Cleanup(server.Close)
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Slow", "alias": "slow", "inputSchema": {"type": "object"},
+		"tasks": [{"id": "score", "type": "http-request", "config": {"method": "GET", "url": "`+server.URL+`", "retry": {"maxAttempts": 2, "initialDelayMs": 6000}}}], "edges": []}`)
+	r := follow(t, c, start(t, c, "slow", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{}, map[string]any{}}}}))
+	require.Equal(t, "complete", r.Status)
+	require.Equal(t, 2, r.State.Summary.Completed)
+	require.EqualValues(t, 3, calls.Load())
+}

@@ -23,7 +23,6 @@ import (
 
 // Limits of what a caller attaches to an execution.
 const (
-	idTextMax      = 255 // characters of borrower-id and billable-id
 	tagsMax        = 50
 	tagTextMax     = 64 // characters
 	waitSecondsMax = 60
@@ -160,7 +159,7 @@ func (s *Server) runOrStart(
 		}
 		request.WorkflowID, request.Plan, request.Input = w.ID, plan, filled
 		if request.BorrowerID == nil {
-			request.BorrowerID = borrowerOf(filled)
+			request.BorrowerID = execution.BorrowerOf(filled)
 		}
 		var e execution.Execution
 		if prefer.async || plan.Mode == workflow.ModeAsync {
@@ -210,15 +209,6 @@ func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.
 		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: field, Message: "is not the id of an execution"})
 	}
 	return &id, nil
-}
-
-// borrowerOf is the borrowerId that an input names, nil if that is no text.
-func borrowerOf(input map[string]any) *string {
-	id, ok := input["borrowerId"].(string)
-	if !ok || id == "" || utf8.RuneCountInString(id) > idTextMax {
-		return nil
-	}
-	return &id
 }
 
 // parseTags reads a comma list.

@@ -28,6 +28,7 @@ const (
 	QueueExecution   = "execution"   // executions somebody waits for
 	QueueBatchItem   = "batch_item"  // items of batches
 	QueueBatchStage  = "batch_stage" // pre- and post-processing
+	QueueSchedule    = "schedule"    // what schedules have started
 	QueueMaintenance = "maintenance" // partitions
 )
 
@@ -78,6 +79,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond},
 			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
+			QueueSchedule:    {MaxWorkers: 50, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueMaintenance: {MaxWorkers: 1},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{

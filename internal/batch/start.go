@@ -79,24 +79,32 @@ func (s *Service) tryStart(ctx context.Context, r Request) (*Started, error) {
 		return nil, err
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if params.SourcePackageIds, err = s.findPackages(ctx, tx, &r); err != nil {
+		if err := s.insertTx(ctx, tx, &r, &params); err != nil {
 			return err
-		}
-		if params.RawPackageID, err = s.packFiles(ctx, tx, &r); err != nil {
-			return err
-		}
-		rows, err := s.q.BatchInsert(ctx, tx, params)
-		if err != nil {
-			return fmt.Errorf("insert batch %s: %w", id, err)
-		}
-		if rows == 0 {
-			return execution.ErrNotActive
 		}
 		_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id}, nil)
 		return err
 	})
 	started.RawPackageID = params.RawPackageID
 	return started, err
+}
+
+// insertTx records a batch after finding its sources.
+func (s *Service) insertTx(ctx context.Context, tx pgx.Tx, r *Request, params *queries.BatchInsertParams) (err error) {
+	if params.SourcePackageIds, err = s.findPackages(ctx, tx, r); err != nil {
+		return err
+	}
+	if params.RawPackageID, err = s.packFiles(ctx, tx, r); err != nil {
+		return err
+	}
+	rows, err := s.q.BatchInsert(ctx, tx, *params)
+	if err != nil {
+		return fmt.Errorf("insert batch %s: %w", params.ID, err)
+	}
+	if rows == 0 {
+		return execution.ErrNotActive
+	}
+	return nil
 }
 
 func insertion(r *Request, started *Started) (queries.BatchInsertParams, error) {
@@ -128,6 +136,16 @@ func (s *Service) packFiles(ctx context.Context, tx pgx.Tx, r *Request) (*uuid.U
 	if len(r.Files) == 0 {
 		return nil, nil
 	}
+	files, err := s.findFiles(ctx, tx, r)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.Store.CreateRawPackage(ctx, tx, r.TenantID, files)
+	return &id, err
+}
+
+// findFiles reads the records of the files that the request names.
+func (s *Service) findFiles(ctx context.Context, tx pgx.Tx, r *Request) ([]storage.Attachment, error) {
 	stored, err := s.Store.Stored(ctx, tx, r.TenantID, r.Files)
 	if err != nil {
 		return nil, err
@@ -150,8 +168,7 @@ func (s *Service) packFiles(ctx context.Context, tx pgx.Tx, r *Request) (*uuid.U
 	if len(unreadable) > 0 {
 		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(unreadable...)
 	}
-	id, err := s.Store.CreateRawPackage(ctx, tx, r.TenantID, files)
-	return &id, err
+	return files, nil
 }
 
 // findPackages reads the ids of the packages that the request names.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -140,6 +141,63 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 		return Execution{}, fmt.Errorf("start execution %s: %w", r.id, err)
 	}
 	return Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}, nil
+}
+
+// Pending is an execution that is recorded together with others. Its input
+// matches the workflow's schema and has its defaults.
+type Pending struct {
+	ID          uuid.UUID // a UUIDv7
+	TenantID    uuid.UUID
+	PrincipalID string
+	WorkflowID  uuid.UUID
+	Input       map[string]any
+	IsTest      bool
+}
+
+// RecordTx records executions as pending in the caller's transaction, whose
+// further work is to enqueue the jobs that go on with them. ErrNotActive if the
+// workflow of any is not active.
+func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending) error {
+	var params queries.SysExecutionInsertManyParams
+	for _, e := range executions {
+		input, err := exactjson.Encode(e.Input)
+		if err != nil {
+			return fmt.Errorf("write the input: %w", err)
+		}
+		borrower := ""
+		if id := BorrowerOf(e.Input); id != nil {
+			borrower = *id
+		}
+		params.Ids = append(params.Ids, e.ID)
+		params.TenantIds = append(params.TenantIds, e.TenantID)
+		params.WorkflowIds = append(params.WorkflowIds, e.WorkflowID)
+		params.PrincipalIds = append(params.PrincipalIds, e.PrincipalID)
+		params.BorrowerIds = append(params.BorrowerIds, borrower)
+		params.IsTest = append(params.IsTest, e.IsTest)
+		params.CreatedAt = append(params.CreatedAt, createdAt(e.ID))
+		params.Inputs = append(params.Inputs, string(input))
+	}
+	rows, err := queries.New().SysExecutionInsertMany(ctx, tx, params)
+	if err != nil {
+		return fmt.Errorf("insert %d executions: %w", len(executions), err)
+	}
+	if rows != int64(len(executions)) {
+		return ErrNotActive
+	}
+	return nil
+}
+
+// BorrowerIDMax is the most characters of an id of a borrower.
+const BorrowerIDMax = 255
+
+// BorrowerOf is the borrowerId that an input names, nil if that is no text
+// (decisions 5.3).
+func BorrowerOf(input map[string]any) *string {
+	id, ok := input["borrowerId"].(string)
+	if !ok || id == "" || utf8.RuneCountInString(id) > BorrowerIDMax {
+		return nil
+	}
+	return &id
 }
 
 // insertion is the row of the request's execution in the given status.

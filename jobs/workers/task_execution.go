@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
@@ -21,7 +22,11 @@ type taskExecution struct {
 // process holds it the job comes back later: it is the safety net for that
 // process' death.
 func (w *taskExecution) Work(ctx context.Context, job *river.Job[jobs.TaskExecution]) error {
-	f, held, err := w.executions.RunLeased(ctx, job.Args.TenantID, job.Args.ExecutionID)
+	return w.goOn(ctx, job.Args.TenantID, job.Args.ExecutionID)
+}
+
+func (w *taskExecution) goOn(ctx context.Context, tenantID, id uuid.UUID) error {
+	f, held, err := w.executions.RunLeased(ctx, tenantID, id)
 	switch {
 	case err != nil:
 		return err

@@ -24,7 +24,9 @@ type Parts struct {
 func New(p Parts) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool})
-	river.AddWorker(workers, &taskExecution{executions: p.Executions, batches: p.Batches})
+	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
+	river.AddWorker(workers, executions)
+	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
 	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
 	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})

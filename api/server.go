@@ -112,6 +112,8 @@ func (s *Server) routes() {
 		workflowRoutes,
 		executeRoutes,
 		executionRoutes,
+		executionListRoutes,
+		executionStateRoutes,
 		uploadRoutes,
 		packageRoutes,
 		batchRoutes,

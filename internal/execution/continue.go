@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -110,8 +109,7 @@ func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workf
 // resumed is what the engine goes on with.
 func resumed(plan *workflow.Plan, id uuid.UUID, row queries.ExecutionLeaseRow) (engine.Run, error) {
 	r := engine.Run{
-		Plan: plan, State: engine.NewState(plan, id.String()),
-		Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
+		Plan: plan, Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
 	}
 	var err error
 	if r.Input, err = exactjson.Decode(row.Input); err != nil {
@@ -122,10 +120,8 @@ func resumed(plan *workflow.Plan, id uuid.UUID, row queries.ExecutionLeaseRow) (
 			return r, fmt.Errorf("read the custom input of execution %s: %w", id, err)
 		}
 	}
-	if row.State != nil {
-		if err = json.Unmarshal(row.State, r.State); err != nil {
-			return r, fmt.Errorf("read the state of execution %s: %w", id, err)
-		}
+	if r.State, err = ReadState(plan, id, row.State); err != nil {
+		return r, err
 	}
 	r.State.Deadline = *row.DeadlineAt
 	return r, nil

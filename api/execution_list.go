@@ -1,0 +1,273 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/catalog"
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// Execution is an execution as lists show it (section 2.6).
+type Execution struct {
+	ID              string          `json:"id" doc:"Unique identifier." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	PrincipalID     string          `json:"principalId" doc:"Who started it: a client's id, or schedule: and the workflow's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01"`
+	WorkflowID      string          `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias   string          `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion string          `json:"workflowVersion" doc:"Its version." example:"v1"`
+	WorkflowType    string          `json:"workflowType,omitempty" doc:"Its type." example:"scoring"`
+	BatchID         string          `json:"batchId,omitempty" deprecated:"true" doc:"The batch that it is an item of; executionBatch says more."`
+	BillableID      string          `json:"billableId,omitempty" doc:"What it is billed under." example:"contract-7"`
+	ExecutionBatch  *ExecutionBatch `json:"executionBatch,omitempty" doc:"Its place in a batch; absent for executions of their own."`
+	BorrowerID      string          `json:"borrowerId,omitempty" doc:"Whom it is about." example:"B-1001"`
+	Status          string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"completed"`
+	IsSuccess       bool            `json:"isSuccess" doc:"Whether it completed." example:"true"`
+	IsBillable      bool            `json:"isBillable" doc:"Whether it completed and is no test." example:"true"`
+	IsReScoring     bool            `json:"isReScoring" doc:"Whether it re-evaluates another one." example:"false"`
+	IsTest          bool            `json:"isTest" doc:"**[ext]** Whether it is a test." example:"false"`
+	Tags            []string        `json:"tags" doc:"Tags of the call and of the end task."`
+	CreatedAt       Timestamp       `json:"createdAt" doc:"When it was created."`
+}
+
+// ExecutionBatch is an execution's place in a batch (decisions 5.8).
+type ExecutionBatch struct {
+	ExecutionBatchID string `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	Label            string `json:"label" doc:"Its name for people." example:"November applications"`
+	ItemIndex        int    `json:"itemIndex" doc:"The item's place among all, from 0." example:"41"`
+	SourceFileName   string `json:"sourceFileName,omitempty" doc:"The file it was read from; absent for items of the request." example:"applications.csv"`
+	RowNumber        int    `json:"rowNumber,omitempty" doc:"Its row there, the header being the first; absent for items of the request." example:"43"`
+	Attempt          int    `json:"attempt" doc:"The batch's attempt, from 1." example:"1"`
+}
+
+// ExecutionList is a page of executions.
+type ExecutionList struct {
+	Data       []Execution `json:"data" doc:"The executions."`
+	Pagination Pagination  `json:"pagination" doc:"Which part of the list this is."`
+}
+
+type (
+	executionListInput struct {
+		PageInput
+		PerPage         int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many a page has."`
+		BillableID      string `query:"billable-id" maxLength:"255" doc:"Only those billed under it."`
+		BorrowerID      string `query:"borrower-id" maxLength:"255" doc:"Only those about this borrower."`
+		WorkflowID      string `query:"workflow-id" maxLength:"64" doc:"Only those of this workflow."`
+		WorkflowVersion string `query:"workflow-version" maxLength:"16" doc:"Only those of workflows of this version." example:"v1"`
+		WorkflowAlias   string `query:"workflow-alias" maxLength:"64" doc:"Only those of workflows of this alias." example:"pre-qualification"`
+		WorkflowType    string `query:"workflow-type" maxLength:"100" doc:"Only those of workflows of this type."`
+		Search          string `query:"search" maxLength:"255" doc:"Only those whose id, borrowerId or billableId begins with it (without regard to case), whose workflowAlias begins with it or has it as a word, or of which it is a tag."`
+		SortBy          string `query:"sort-by" enum:"createdAt" default:"createdAt" doc:"What the list is ordered by; executions created in the same millisecond by their id."`
+		SortDirection   string `query:"sort-direction" enum:"asc,desc" default:"desc" doc:"desc: newest first."`
+		Tags            string `query:"tags" maxLength:"4000" doc:"Only those that have all of these tags, separated by commas."`
+		DateFrom        string `query:"date-from" maxLength:"64" doc:"Only those created then or later: a date (UTC) or a time by RFC 3339." example:"2026-11-01"`
+		DateTo          string `query:"date-to" maxLength:"64" doc:"Only those created until then, the day of a date or the moment of a time included." example:"2026-11-30"`
+		Status          string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Only those of this status."`
+		ExcludeTests    bool   `query:"exclude-tests" doc:"Leave tests out."`
+		ExcludeBatches  bool   `query:"exclude-batch-executions" doc:"Leave items of batches out."`
+	}
+	executionListOutput struct{ Body ExecutionList }
+	executionGetOutput  struct{ Body Execution }
+)
+
+const executionExample = `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","principalId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","workflowType":"scoring","borrowerId":"B-1001","status":"completed","isSuccess":true,"isBillable":true,"isReScoring":false,"isTest":false,"tags":["web"],"createdAt":"2026-11-21T02:09:25.123Z"}`
+
+func executionListRoutes(s *Server) {
+	register(s, operation{
+		id: "listExecutions", method: http.MethodGet, path: "/v1/executions", tag: "Executions",
+		summary: "List executions",
+		description: "The tenant's executions, newest first. Filters may be combined and all of them must match. " +
+			"Pages shift while executions arrive; cursor **[ext]** walks the list without missing or repeating any that were there when the walk began.",
+		scope: identity.ScopeExecutionsRead, category: polling,
+		responseExample: `{"data":[` + executionExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+	}, s.listExecutions)
+	register(s, operation{
+		id: "getExecution", method: http.MethodGet, path: "/v1/executions/{executionId}", tag: "Executions",
+		summary:     "Get an execution",
+		description: "An execution as lists show it.",
+		scope:       identity.ScopeExecutionsRead, category: polling,
+		responseExample: executionExample,
+		errors:          []int{http.StatusNotFound},
+	}, s.getExecution)
+}
+
+func (s *Server) listExecutions(ctx context.Context, in *executionListInput) (*executionListOutput, error) {
+	p, matchable, err := s.executionListParams(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	var rows []queries.ExecutionGetRow
+	var total int
+	if matchable {
+		if rows, total, err = queries.New().ExecutionList(ctx, s.config.Pool, p); err != nil {
+			return nil, postgres.Translate(err)
+		}
+	}
+	rows, page := paginate(&in.PageInput, in.PerPage, rows, total, func(row queries.ExecutionGetRow) uuid.UUID { return row.ID })
+	out := &executionListOutput{Body: ExecutionList{Data: make([]Execution, len(rows)), Pagination: page}}
+	for i := range rows {
+		out.Body.Data[i] = executionRecord(&rows[i])
+	}
+	return out, nil
+}
+
+func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executionGetOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := queries.New().ExecutionGet(ctx, s.config.Pool, queries.ExecutionGetParams{TenantID: principal(ctx).TenantID, ID: id})
+	if err != nil {
+		return nil, executionReadError(err)
+	}
+	return &executionGetOutput{Body: executionRecord(&row)}, nil
+}
+
+// executionListParams reads the filters; matchable is false where they name a
+// workflow that does not exist.
+func (s *Server) executionListParams(ctx context.Context, in *executionListInput) (p queries.ExecutionListParams, matchable bool, err error) {
+	part := in.window(in.PerPage)
+	p = queries.ExecutionListParams{
+		TenantID: principal(ctx).TenantID, BillableID: in.BillableID, BorrowerID: in.BorrowerID, Status: in.Status,
+		ExcludeTests: in.ExcludeTests, ExcludeBatches: in.ExcludeBatches, Ascending: in.SortDirection == "asc",
+		After: part.Before, Offset: part.Offset, Limit: part.Limit, CountMax: totalMax + 1,
+	}
+	if p.Tags, err = parseTags("tags", in.Tags); err != nil {
+		return p, false, err
+	}
+	if err = parseDates(in, &p); err != nil {
+		return p, false, err
+	}
+	if p.WorkflowIDs, matchable, err = s.workflowsOf(ctx, in); err != nil || !matchable {
+		return p, false, err
+	}
+	if in.Search != "" {
+		p.Search, err = s.executionSearch(ctx, in.Search)
+	}
+	return p, true, err
+}
+
+// parseDates reads date-from and date-to.
+func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
+	var details []fault.Detail
+	for _, bound := range []struct {
+		field, text       string
+		wholeDay, instant time.Duration // what is added to a date and to a time
+		to                *time.Time
+	}{
+		{"date-from", in.DateFrom, 0, 0, &p.CreatedFrom},
+		{"date-to", in.DateTo, 24 * time.Hour, time.Microsecond, &p.CreatedBefore}, // a microsecond is the database's least step
+	} {
+		if bound.text == "" {
+			continue
+		}
+		if day, err := time.Parse(time.DateOnly, bound.text); err == nil {
+			*bound.to = day.Add(bound.wholeDay)
+		} else if moment, err := time.Parse(time.RFC3339, bound.text); err == nil {
+			*bound.to = moment.UTC().Add(bound.instant)
+		} else {
+			details = append(details, fault.Detail{Field: bound.field, Message: "must be a date (2026-11-21) or a time by RFC 3339"})
+		}
+	}
+	if len(details) > 0 {
+		return fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+	}
+	return nil
+}
+
+// workflowsOf finds the workflows that the filters name: an execution's alias,
+// version and type are those of its workflow. Nil means any; not matchable that
+// there is none.
+func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids []uuid.UUID, matchable bool, err error) {
+	if in.WorkflowID == "" && in.WorkflowAlias == "" && in.WorkflowVersion == "" && in.WorkflowType == "" {
+		return nil, true, nil
+	}
+	filter := queries.WorkflowListIDsParams{TenantID: principal(ctx).TenantID}
+	if in.WorkflowID != "" {
+		id, err := parseID(in.WorkflowID, "workflow")
+		if err != nil {
+			return nil, false, nil //nolint:nilerr // an id of the wrong form is like an unknown one
+		}
+		filter.ID = &id
+	}
+	if in.WorkflowVersion != "" {
+		version, ok := catalog.ParseVersion(in.WorkflowVersion)
+		if !ok {
+			return nil, false, nil
+		}
+		filter.Version = new(int32(version))
+	}
+	if in.WorkflowAlias != "" {
+		filter.Alias = &in.WorkflowAlias
+	}
+	if in.WorkflowType != "" {
+		filter.Type = &in.WorkflowType
+	}
+	ids, err = queries.New().WorkflowListIDs(ctx, s.config.Pool, filter)
+	return ids, len(ids) > 0, postgres.Translate(err)
+}
+
+// executionSearch is what a search text may match.
+func (s *Server) executionSearch(ctx context.Context, text string) (*queries.ExecutionSearch, error) {
+	search := &queries.ExecutionSearch{Text: text}
+	search.FirstID, search.LastID = idsBeginning(text)
+	var err error
+	search.WorkflowIDs, err = queries.New().WorkflowListIDs(ctx, s.config.Pool, queries.WorkflowListIDsParams{
+		TenantID: principal(ctx).TenantID, Search: new(strings.ToLower(text)),
+	})
+	return search, postgres.Translate(err)
+}
+
+// idsBeginning bounds the ids whose text begins with prefix; both are uuid.Nil
+// if none can.
+func idsBeginning(prefix string) (first, last uuid.UUID) {
+	const least, greatest = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	prefix = strings.ToLower(prefix)
+	if len(prefix) > len(least) {
+		return uuid.Nil, uuid.Nil
+	}
+	var ends [2]uuid.UUID
+	for i, rest := range []string{least, greatest} {
+		text := prefix + rest[len(prefix):]
+		digits, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+		if err != nil || len(digits) != len(first) {
+			return uuid.Nil, uuid.Nil
+		}
+		copy(ends[i][:], digits)
+		if ends[i].String() != text {
+			return uuid.Nil, uuid.Nil
+		}
+	}
+	return ends[0], ends[1]
+}
+
+func executionRecord(row *queries.ExecutionGetRow) Execution {
+	e := Execution{
+		ID: row.ID.String(), PrincipalID: row.PrincipalID, WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
+		BatchID: idOrEmpty(row.BatchID), BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
+		Status: row.Status, IsSuccess: row.IsSuccess, IsBillable: row.IsSuccess && !row.IsTest, IsReScoring: row.RescoreOf != nil,
+		IsTest: row.IsTest, Tags: row.Tags, CreatedAt: stamp(row.CreatedAt),
+	}
+	if row.BatchID != nil {
+		e.ExecutionBatch = &ExecutionBatch{
+			ExecutionBatchID: e.BatchID, Label: textOrEmpty(row.BatchLabel), ItemIndex: numberOrZero(row.ItemIndex),
+			SourceFileName: textOrEmpty(row.SourceFileName), RowNumber: numberOrZero(row.RowNumber), Attempt: numberOrZero(row.BatchAttempt),
+		}
+	}
+	return e
+}
+
+func numberOrZero(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}

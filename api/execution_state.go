@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// ExecutionInput is what an execution was started with (section 2.7).
+type ExecutionInput struct {
+	ID              string     `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID      string     `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias   string     `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion string     `json:"workflowVersion" doc:"Its version." example:"v1"`
+	Input           JSONObject `json:"input" doc:"The input with the defaults of the inputSchema filled in; numbers keep every digit."`
+	CreatedAt       Timestamp  `json:"createdAt" doc:"When the execution was created."`
+}
+
+// ExecutionState is how far an execution and each of its tasks is (decisions 5.6).
+type ExecutionState struct {
+	ExecutionID string          `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status      string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"failed"`
+	Attempt     int             `json:"attempt" doc:"1, and one more for each retry." example:"1"`
+	StartedAt   *Timestamp      `json:"startedAt,omitempty" doc:"When this attempt was started; absent before."`
+	CompletedAt *Timestamp      `json:"completedAt,omitempty" doc:"When it ended; absent before."`
+	Retryable   bool            `json:"retryable" doc:"Whether retry would be accepted." example:"true"`
+	RetryReason string          `json:"retryReason" doc:"Why it would, or why not." example:"the execution failed"`
+	Tasks       []ExecutionTask `json:"tasks" doc:"The tasks in the order of the definition; of a running execution as they were last stored, which is before each effect."`
+}
+
+// ExecutionTask is how far a task is.
+type ExecutionTask struct {
+	TaskID      string              `json:"taskId" doc:"The task's id." example:"score"`
+	Name        string              `json:"name,omitempty" doc:"Its name for people." example:"Ask the bureau"`
+	Type        string              `json:"type" doc:"What kind of task it is." example:"http-request"`
+	Status      string              `json:"status" enum:"pending,running,waiting,completed,failed,skipped,cancelled,timeout" doc:"Its status." example:"completed"`
+	Attempt     int                 `json:"attempt" doc:"Attempts begun, automatic repetitions included; 0 before the first." example:"1"`
+	MaxAttempts int                 `json:"maxAttempts" doc:"How many attempts it has at most." example:"3"`
+	StartedAt   *Timestamp          `json:"startedAt,omitempty" doc:"When its first attempt began; absent before."`
+	CompletedAt *Timestamp          `json:"completedAt,omitempty" doc:"When it ended; absent before."`
+	DurationMs  *int64              `json:"durationMs,omitempty" doc:"Milliseconds from start to end; absent before it has ended." example:"131"`
+	NextRetryAt *Timestamp          `json:"nextRetryAt,omitempty" doc:"When a waiting task goes on."`
+	Error       *ExecutionTaskError `json:"error,omitempty" doc:"What went wrong, the last time."`
+	Output      *JSON               `json:"output,omitempty" doc:"What a completed task gave; only for callers with the scope executions:data."`
+	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of graphs nested in it, those of every run one after the other."`
+}
+
+// ExecutionTaskError is why a task failed.
+type ExecutionTaskError struct {
+	Code       string `json:"code" doc:"What class of error it is." example:"EXTERNAL_SERVICE_ERROR"`
+	Message    string `json:"message" doc:"What happened, for people." example:"the service answered 503"`
+	StatusCode int    `json:"statusCode,omitempty" doc:"The status of the answer, if there was one." example:"503"`
+}
+
+type (
+	executionInputOutput struct{ Body ExecutionInput }
+	executionStateOutput struct{ Body ExecutionState }
+)
+
+func executionStateRoutes(s *Server) {
+	register(s, operation{
+		id: "getExecutionInput", method: http.MethodGet, path: "/v1/executions/{executionId}/input", tag: "Executions",
+		summary:     "Get an execution's input",
+		description: "What an execution was started with.",
+		scope:       identity.ScopeExecutionsData, category: polling,
+		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","input":{"borrowerId":"B-1001","annualIncome":54000.00},"createdAt":"2026-11-21T02:09:25.123Z"}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.getExecutionInput)
+	register(s, operation{
+		id: "getExecutionState", method: http.MethodGet, path: "/v1/executions/{executionId}/state", tag: "Executions",
+		summary:     "Get an execution's state",
+		description: "How far each task of an execution is, what it gave or why it failed, and whether the execution can be retried. Outputs are shown to callers with the scope executions:data.",
+		scope:       identity.ScopeExecutionsRead, category: polling,
+		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"failed","attempt":1,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","retryable":true,"retryReason":"the execution failed","tasks":[{"taskId":"score","name":"Ask the bureau","type":"http-request","status":"failed","attempt":3,"maxAttempts":3,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","durationMs":178,"error":{"code":"EXTERNAL_SERVICE_ERROR","message":"the service answered 503","statusCode":503}},{"taskId":"done","type":"end","status":"pending","attempt":0,"maxAttempts":1}]}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.getExecutionState)
+}
+
+func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*executionInputOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := queries.New().ExecutionGetInput(ctx, s.config.Pool, queries.ExecutionGetInputParams{TenantID: principal(ctx).TenantID, ID: id})
+	if err != nil {
+		return nil, executionReadError(err)
+	}
+	out := &executionInputOutput{Body: ExecutionInput{
+		ID: id.String(), WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), CreatedAt: stamp(row.CreatedAt),
+	}}
+	if err := json.Unmarshal(row.Input, &out.Body.Input); err != nil {
+		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)
+	}
+	return out, nil
+}
+
+func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*executionStateOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := principal(ctx)
+	row, err := queries.New().ExecutionGetState(ctx, s.config.Pool, queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
+	if err != nil {
+		return nil, executionReadError(err)
+	}
+	_, plan, err := s.config.Catalog.Plan(ctx, p.TenantID, row.WorkflowID)
+	if err != nil {
+		return nil, err
+	}
+	state, err := execution.ReadState(plan, id, row.State)
+	if err != nil {
+		return nil, err
+	}
+	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
+	return &executionStateOutput{Body: ExecutionState{
+		ExecutionID: id.String(), Status: row.Status, Attempt: int(row.Attempt),
+		StartedAt: stampOrNil(row.StartedAt), CompletedAt: stampOrNil(row.CompletedAt),
+		Retryable: retryable, RetryReason: reason,
+		Tasks: executionTasks(plan.Graph, state.Tasks, p.Has(identity.ScopeExecutionsData)),
+	}}, nil
+}
+
+func executionTasks(graph *workflow.Graph, states []engine.TaskState, withOutput bool) []ExecutionTask {
+	tasks := make([]ExecutionTask, len(graph.Tasks))
+	for i, task := range graph.Tasks {
+		tasks[i] = executionTask(task, &states[i], withOutput)
+	}
+	return tasks
+}
+
+func executionTask(task *workflow.Task, state *engine.TaskState, withOutput bool) ExecutionTask {
+	t := ExecutionTask{
+		TaskID: task.ID, Name: task.Name, Type: task.Type, Status: string(state.Status),
+		Attempt: state.Attempt, MaxAttempts: max(task.Retry.MaxAttempts, 1),
+		StartedAt: stampOrAbsent(state.StartedAt), CompletedAt: stampOrAbsent(state.CompletedAt),
+	}
+	if t.StartedAt != nil && t.CompletedAt != nil {
+		t.DurationMs = new(state.CompletedAt.Sub(state.StartedAt).Milliseconds())
+	}
+	if state.Status == engine.StatusWaiting {
+		t.NextRetryAt = stampOrAbsent(state.WakeAt)
+	}
+	if state.Error != nil {
+		t.Error = &ExecutionTaskError{Code: state.Error.Code, Message: state.Error.Message, StatusCode: state.Error.StatusCode}
+	}
+	if withOutput && state.Status == engine.StatusCompleted {
+		t.Output = &JSON{state.Output}
+	}
+	return t
+}
+
+// stampOrAbsent is nil for the zero time.
+func stampOrAbsent(t time.Time) *Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return &Timestamp{t}
+}

@@ -30,6 +30,8 @@ const (
 	QueueBatchStage  = "batch_stage" // pre- and post-processing
 	QueueSchedule    = "schedule"    // what schedules have started
 	QueueMaintenance = "maintenance" // partitions
+	// QueueNotification is for messages to people.
+	QueueNotification = "notification"
 )
 
 const (
@@ -81,6 +83,8 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueSchedule:    {MaxWorkers: 50, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueMaintenance: {MaxWorkers: 1},
+			// Somebody waits for a code, and each waits for a provider.
+			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {

@@ -22,7 +22,8 @@ WHERE a.tenant_id = @tenant_id AND a.id = @id AND a.deleted_at IS NULL;
 -- name: AuthorizationLock :one
 -- Nobody else changes, signs or deletes it before the transaction ends.
 SELECT a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
-    a.external_id, a.tags, a.expires_at, a.authorized_at, (a.expires_at <= now())::boolean AS is_expired
+    a.external_id, a.tags, a.expires_at, a.authorized_at, (a.expires_at <= now())::boolean AS is_expired,
+    now()::timestamptz AS asked_at
 FROM authorizations a
 WHERE a.tenant_id = @tenant_id AND a.id = @id AND a.deleted_at IS NULL
 FOR UPDATE;

@@ -533,7 +533,8 @@ func (q *Queries) AuthorizationListSorted(ctx context.Context, db DBTX, arg Auth
 
 const authorizationLock = `-- name: AuthorizationLock :one
 SELECT a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
-    a.external_id, a.tags, a.expires_at, a.authorized_at, (a.expires_at <= now())::boolean AS is_expired
+    a.external_id, a.tags, a.expires_at, a.authorized_at, (a.expires_at <= now())::boolean AS is_expired,
+    now()::timestamptz AS asked_at
 FROM authorizations a
 WHERE a.tenant_id = $1 AND a.id = $2 AND a.deleted_at IS NULL
 FOR UPDATE
@@ -558,6 +559,7 @@ type AuthorizationLockRow struct {
 	ExpiresAt     time.Time
 	AuthorizedAt  *time.Time
 	IsExpired     bool
+	AskedAt       time.Time
 }
 
 // Nobody else changes, signs or deletes it before the transaction ends.
@@ -578,6 +580,7 @@ func (q *Queries) AuthorizationLock(ctx context.Context, db DBTX, arg Authorizat
 		&i.ExpiresAt,
 		&i.AuthorizedAt,
 		&i.IsExpired,
+		&i.AskedAt,
 	)
 	return i, err
 }

@@ -7,7 +7,8 @@ SELECT pg_advisory_xact_lock(hashtextextended(concat(@tenant_id::uuid, encode(@c
 -- name: OTPListRecent :many
 -- The moments at which codes went to a contact or were asked for an
 -- authorization in the last day, newest first, and the moment it is now.
-SELECT created_at, (contact_hash = @contact_hash)::boolean AS same_contact, now()::timestamptz AS asked_at
+SELECT created_at, (contact_hash = @contact_hash)::boolean AS same_contact,
+    (authorization_id = @authorization_id)::boolean AS same_authorization, now()::timestamptz AS asked_at
 FROM one_time_passwords
 WHERE tenant_id = @tenant_id AND (contact_hash = @contact_hash OR authorization_id = @authorization_id)
     AND created_at > now() - interval '1 day'

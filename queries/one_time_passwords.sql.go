@@ -240,9 +240,10 @@ func (q *Queries) OTPInsert(ctx context.Context, db DBTX, arg OTPInsertParams) (
 }
 
 const oTPListRecent = `-- name: OTPListRecent :many
-SELECT created_at, (contact_hash = $1)::boolean AS same_contact, now()::timestamptz AS asked_at
+SELECT created_at, (contact_hash = $1)::boolean AS same_contact,
+    (authorization_id = $2)::boolean AS same_authorization, now()::timestamptz AS asked_at
 FROM one_time_passwords
-WHERE tenant_id = $2 AND (contact_hash = $1 OR authorization_id = $3)
+WHERE tenant_id = $3 AND (contact_hash = $1 OR authorization_id = $2)
     AND created_at > now() - interval '1 day'
 ORDER BY created_at DESC
 LIMIT 100
@@ -250,20 +251,21 @@ LIMIT 100
 
 type OTPListRecentParams struct {
 	ContactHash     []byte
-	TenantID        uuid.UUID
 	AuthorizationID uuid.UUID
+	TenantID        uuid.UUID
 }
 
 type OTPListRecentRow struct {
-	CreatedAt   time.Time
-	SameContact bool
-	AskedAt     time.Time
+	CreatedAt         time.Time
+	SameContact       bool
+	SameAuthorization bool
+	AskedAt           time.Time
 }
 
 // The moments at which codes went to a contact or were asked for an
 // authorization in the last day, newest first, and the moment it is now.
 func (q *Queries) OTPListRecent(ctx context.Context, db DBTX, arg OTPListRecentParams) ([]OTPListRecentRow, error) {
-	rows, err := db.Query(ctx, oTPListRecent, arg.ContactHash, arg.TenantID, arg.AuthorizationID)
+	rows, err := db.Query(ctx, oTPListRecent, arg.ContactHash, arg.AuthorizationID, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +273,12 @@ func (q *Queries) OTPListRecent(ctx context.Context, db DBTX, arg OTPListRecentP
 	items := []OTPListRecentRow{}
 	for rows.Next() {
 		var i OTPListRecentRow
-		if err := rows.Scan(&i.CreatedAt, &i.SameContact, &i.AskedAt); err != nil {
+		if err := rows.Scan(
+			&i.CreatedAt,
+			&i.SameContact,
+			&i.SameAuthorization,
+			&i.AskedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

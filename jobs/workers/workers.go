@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
+	"tranche/internal/consent"
 	"tranche/internal/execution"
 )
 
@@ -17,6 +18,7 @@ type Parts struct {
 	Pool       *pgxpool.Pool
 	Executions *execution.Service
 	Batches    *batch.Service
+	Consents   *consent.Service
 }
 
 // New registers the worker of every kind. All kinds are registered in every
@@ -30,5 +32,6 @@ func New(p Parts) *river.Workers {
 	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
 	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})
+	river.AddWorker(workers, &otpDelivery{consents: p.Consents})
 	return workers
 }

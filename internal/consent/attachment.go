@@ -1,0 +1,131 @@
+package consent
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/storage"
+	"tranche/queries"
+)
+
+// attachmentsMax bounds the files of one authorization.
+const attachmentsMax = 20
+
+// contentType is the type of a file by the end of its name.
+func contentType(fileName string) (string, error) {
+	switch strings.ToLower(path.Ext(fileName)) {
+	case ".pdf":
+		return "application/pdf", nil
+	case ".png":
+		return "image/png", nil
+	case ".jpg", ".jpeg":
+		return "image/jpeg", nil
+	case ".tif", ".tiff":
+		return "image/tiff", nil
+	case ".txt":
+		return "text/plain", nil
+	default:
+		return "", fault.New(fault.Invalid, "the request is invalid").
+			WithDetails(fault.Detail{Field: "fileName", Message: "must end in .pdf, .png, .jpg, .jpeg, .tif, .tiff or .txt"})
+	}
+}
+
+// Attach announces a file of an authorization that is not signed; its bytes
+// are put afterwards.
+func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUID, fileName string) (storage.Attachment, error) {
+	kind, err := contentType(fileName)
+	if err != nil {
+		return storage.Attachment{}, err
+	}
+	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
+		return storage.Attachment{}, err
+	}
+	file, err := s.Store.Announce(ctx, tenantID, fileName, kind)
+	if err != nil {
+		return file, err
+	}
+	return file, postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {
+			return err
+		}
+		count, err := s.q.AuthorizationAttachmentCount(ctx, tx, queries.AuthorizationAttachmentCountParams{TenantID: tenantID, AuthorizationID: authorizationID})
+		if err != nil {
+			return fmt.Errorf("count the attachments of authorization %s: %w", authorizationID, err)
+		}
+		if count >= attachmentsMax {
+			return fault.New(fault.Conflict, "an authorization has at most %d attachments", attachmentsMax)
+		}
+		return s.q.AuthorizationAttachmentInsert(ctx, tx, queries.AuthorizationAttachmentInsertParams{
+			TenantID: tenantID, AuthorizationID: authorizationID, AttachmentID: file.ID,
+		})
+	})
+}
+
+// Attachments returns the files of an authorization whose bytes are complete.
+func (s *Service) Attachments(ctx context.Context, tenantID, authorizationID uuid.UUID) ([]storage.Attachment, error) {
+	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
+		return nil, err
+	}
+	rows, err := s.q.AuthorizationAttachmentList(ctx, s.Pool, queries.AuthorizationAttachmentListParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return nil, readError(err, "list the attachments of authorization %s", authorizationID)
+	}
+	names := make([]string, len(rows))
+	for i, row := range rows {
+		names[i] = row.StoredName
+	}
+	stored, err := s.Store.Stored(ctx, s.Pool, tenantID, names)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]storage.Attachment, 0, len(names))
+	for _, name := range names {
+		if file, ok := stored[name]; ok { // else it was removed this moment
+			files = append(files, file)
+		}
+	}
+	return files, nil
+}
+
+// Attachment returns one file of an authorization whose bytes are complete.
+func (s *Service) Attachment(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID) (storage.Attachment, error) {
+	files, err := s.Attachments(ctx, tenantID, authorizationID)
+	if err != nil {
+		return storage.Attachment{}, err
+	}
+	for _, file := range files {
+		if file.ID == attachmentID {
+			return file, nil
+		}
+	}
+	return storage.Attachment{}, errUnknownAttachment()
+}
+
+func errUnknownAttachment() error { return fault.New(fault.NotFound, "there is no such attachment") }
+
+// Detach removes a file of an authorization that is not signed, be its bytes
+// complete or not.
+func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {
+			return err
+		}
+		all, err := s.q.AuthorizationAttachmentListAll(ctx, tx, queries.AuthorizationAttachmentListAllParams{TenantID: tenantID, AuthorizationID: authorizationID})
+		if err != nil {
+			return fmt.Errorf("list the attachments of authorization %s: %w", authorizationID, err)
+		}
+		for _, id := range all {
+			if id == attachmentID {
+				return s.Store.Delete(ctx, tx, tenantID, attachmentID)
+			}
+		}
+		return errUnknownAttachment()
+	})
+}

@@ -1,0 +1,164 @@
+package consent
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// Attempt signs an authorization with a code. The attempt is counted in a
+// statement of its own, committed before anything is compared: however many
+// attempts are made at once, no more than maxAttempts are compared, and one
+// signs. Errors: fault.Invalid for a wrong or an expired code, fault.Conflict
+// for one that is exhausted, used or superseded and for an authorization that
+// is signed or expired, fault.NotFound for an unknown one.
+func (s *Service) Attempt(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor, code string) error {
+	counted, err := s.q.OTPAttempt(ctx, s.Pool, queries.OTPAttemptParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s.whyClosed(ctx, s.Pool, tenantID, authorizationID, otpID)
+	}
+	if err != nil {
+		return fmt.Errorf("count an attempt at %s: %w", otpID, postgres.Translate(err))
+	}
+	if !hmac.Equal(counted.CodeHash, s.codeHash(tenantID, authorizationID, otpID, code)) {
+		return s.reject(ctx, tenantID, authorizationID, otpID, actor, counted)
+	}
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		return s.signTx(ctx, tx, tenantID, authorizationID, otpID, actor)
+	})
+}
+
+// whyClosed is the refusal of a password that is not open.
+func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, authorizationID, otpID uuid.UUID) error {
+	state, err := s.q.OTPGetState(ctx, db, queries.OTPGetStateParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fault.New(fault.NotFound, "there is no such one-time password")
+	case err != nil:
+		return fmt.Errorf("read the state of %s: %w", otpID, postgres.Translate(err))
+	case state.VerifiedAt != nil:
+		return fault.New(fault.Conflict, "the one-time password has been used")
+	case state.AuthorizedAt != nil:
+		return fault.New(fault.Conflict, "the authorization is signed already")
+	case state.SupersededAt != nil:
+		return fault.New(fault.Conflict, "the one-time password has been superseded by a newer one")
+	case state.IsAuthorizationExpired:
+		return errAuthorizationExpired()
+	case state.Attempts >= state.AttemptsMax:
+		return fault.New(fault.Conflict, "the attempts at this one-time password are used up; ask for another one")
+	default:
+		return fault.New(fault.Invalid, "the one-time password has expired; ask for another one")
+	}
+}
+
+// reject records a wrong code and says how many attempts are left.
+func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor, counted queries.OTPAttemptRow) error {
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := s.lock(ctx, tx, tenantID, authorizationID); err != nil {
+			return err
+		}
+		return s.appendTx(ctx, tx, tenantID, authorizationID, KindCodeRejected, map[string]any{
+			"otpId": otpID.String(), "attempt": counted.Attempts, "maxAttempts": counted.AttemptsMax, "by": actor.content(),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	switch left := counted.AttemptsMax - counted.Attempts; left {
+	case 0:
+		return fault.New(fault.Invalid, "the code is wrong; no attempts are left, ask for another code")
+	case 1:
+		return fault.New(fault.Invalid, "the code is wrong; 1 attempt is left")
+	default:
+		return fault.New(fault.Invalid, "the code is wrong; %d attempts are left", left)
+	}
+}
+
+// signTx consumes the password and signs the authorization with it.
+func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID, otpID uuid.UUID, actor Actor) error {
+	a, err := s.lock(ctx, tx, tenantID, authorizationID)
+	if err != nil {
+		return err
+	}
+	if a.authorizedAt != nil || a.isExpired {
+		return s.whyClosed(ctx, tx, tenantID, authorizationID, otpID)
+	}
+	used, err := s.q.OTPConsume(ctx, tx, queries.OTPConsumeParams{TenantID: tenantID, ID: otpID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s.whyClosed(ctx, tx, tenantID, authorizationID, otpID)
+	}
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", otpID, err)
+	}
+	at, err := s.q.AuthorizationSign(ctx, tx, queries.AuthorizationSignParams{TenantID: tenantID, ID: authorizationID})
+	if err != nil {
+		return fmt.Errorf("sign authorization %s: %w", authorizationID, err)
+	}
+	files, err := s.q.AuthorizationAttachmentList(ctx, tx, queries.AuthorizationAttachmentListParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return fmt.Errorf("list the attachments of authorization %s: %w", authorizationID, err)
+	}
+	attached := make([]map[string]any, len(files))
+	for i, f := range files {
+		attached[i] = map[string]any{"attachmentId": f.ID.String(), "fileName": f.FileName, "sha256": hex.EncodeToString(f.Sha256)}
+	}
+	return s.appendTx(ctx, tx, tenantID, authorizationID, KindSigned, map[string]any{
+		"otpId": otpID.String(), "authorizedAt": moment(at), "attempt": used.Attempts,
+		"contactMethod": used.ContactMethod, "contact": used.ContactMasked, "contactHash": hex.EncodeToString(used.ContactHash),
+		"templateHash": hex.EncodeToString(used.TemplateHash), "sentAt": momentOrNil(used.SentAt),
+		"provider": value(used.Provider), "providerMessageId": value(used.ProviderMessageID),
+		"authorization": a.evidence(), "attachments": attached, "by": actor.content(),
+	})
+}
+
+func momentOrNil(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return moment(*t)
+}
+
+// Signature is a signing that came to its end.
+type Signature struct {
+	OTPID             uuid.UUID
+	ContactMethod     string
+	Contact           string // masked
+	TemplateID        string
+	ClientID          uuid.UUID
+	RequestedAt       time.Time
+	SentAt            *time.Time // nil: the provider's answer has not come
+	Provider          string
+	ProviderMessageID string
+	Attempts          int
+	SignedAt          time.Time
+}
+
+// Signatures returns the signatures of an authorization: none, or one.
+func (s *Service) Signatures(ctx context.Context, tenantID, authorizationID uuid.UUID) ([]Signature, error) {
+	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
+		return nil, err
+	}
+	rows, err := s.q.SignatureList(ctx, s.Pool, queries.SignatureListParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return nil, readError(err, "list the signatures of authorization %s", authorizationID)
+	}
+	signatures := make([]Signature, len(rows))
+	for i, row := range rows {
+		signatures[i] = Signature{
+			OTPID: row.ID, ContactMethod: row.ContactMethod, Contact: row.ContactMasked, TemplateID: row.TemplateID, ClientID: row.ClientID,
+			RequestedAt: row.CreatedAt, SentAt: row.SentAt, Provider: value(row.Provider), ProviderMessageID: value(row.ProviderMessageID),
+			Attempts: int(row.Attempts), SignedAt: *row.VerifiedAt,
+		}
+	}
+	return signatures, nil
+}

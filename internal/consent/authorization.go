@@ -1,0 +1,287 @@
+package consent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// fieldSeparator stands between the fields of the text that a search looks
+// through; no field has it.
+const fieldSeparator = "\x1f"
+
+// Content is what a caller writes of an authorization. Empty texts are absent.
+type Content struct {
+	Key           string
+	Label         string
+	IdentityKey   string
+	IdentityValue string
+	FormID        string
+	BorrowerID    string
+	IPAddress     string
+	PolicyLink    string
+	ExternalID    string
+	Tags          []string
+	// ExpiresAt is in a year where it is zero on creation.
+	ExpiresAt time.Time
+}
+
+// Authorization is a consent, signed or not (section 2.1).
+type Authorization struct {
+	Content
+	ID           uuid.UUID
+	AuthorizedAt *time.Time // nil while not signed
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	// HasAttachments says that a file is attached whose bytes are complete.
+	HasAttachments bool
+}
+
+// Create records an authorization that is to be signed. A content that does not
+// fit is fault.Invalid with all its faults.
+func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c Content) (uuid.UUID, error) {
+	if c.Label == "" {
+		c.Label = c.Key
+	}
+	if c.IPAddress == "" {
+		c.IPAddress = actor.IPAddress
+	}
+	if details := c.faults(); len(details) > 0 {
+		return uuid.Nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil, err
+	}
+	params := queries.AuthorizationInsertParams{
+		ID: id, TenantID: tenantID, Key: c.Key, Label: c.Label, IdentityKey: c.IdentityKey, IdentityValue: c.IdentityValue,
+		FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID), IpAddress: c.IPAddress, PolicyLink: optional(c.PolicyLink),
+		ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags), SearchText: c.searchText(),
+	}
+	if !c.ExpiresAt.IsZero() {
+		params.ExpiresAt = &c.ExpiresAt
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.AuthorizationInsert(ctx, tx, params)
+		if err != nil {
+			return fmt.Errorf("insert authorization %s: %w", id, err)
+		}
+		if !row.ExpiresAt.After(row.CreatedAt) {
+			return fault.New(fault.Invalid, "the request is invalid").WithDetails(inThePast())
+		}
+		c.ExpiresAt = row.ExpiresAt
+		return s.appendTx(ctx, tx, tenantID, id, KindCreated, map[string]any{"authorization": c.evidence(), "by": actor.content()})
+	})
+	return id, err
+}
+
+func inThePast() fault.Detail {
+	return fault.Detail{Field: "expiresAt", Message: "must be in the future"}
+}
+
+// Get returns an authorization of the tenant; fault.NotFound if it has none of
+// that id.
+func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Authorization, error) {
+	row, err := s.q.AuthorizationGet(ctx, s.Pool, queries.AuthorizationGetParams{TenantID: tenantID, ID: id})
+	if err != nil {
+		return nil, readError(err, "get authorization %s", id)
+	}
+	return fromRow(row), nil
+}
+
+// Update changes an authorization by a function that receives its content and
+// returns what it shall be; key, identity and address stay. One that is signed
+// is fault.Conflict.
+func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Actor, change func(Content) Content) (*Authorization, error) {
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		locked, err := s.lockUnsigned(ctx, tx, tenantID, id, "changed")
+		if err != nil {
+			return err
+		}
+		c := change(locked.Content)
+		details := c.faults()
+		if !c.ExpiresAt.Equal(locked.ExpiresAt) && !c.ExpiresAt.After(locked.now) {
+			details = append(details, inThePast())
+		}
+		if len(details) > 0 {
+			return fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		}
+		err = s.q.AuthorizationUpdate(ctx, tx, queries.AuthorizationUpdateParams{
+			TenantID: tenantID, ID: id, Label: c.Label, FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID),
+			PolicyLink: optional(c.PolicyLink), ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags),
+			SearchText: c.searchText(), ExpiresAt: c.ExpiresAt,
+		})
+		if err != nil {
+			return fmt.Errorf("update authorization %s: %w", id, err)
+		}
+		return s.appendTx(ctx, tx, tenantID, id, KindChanged, map[string]any{"authorization": c.evidence(), "by": actor.content()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Get(ctx, tenantID, id)
+}
+
+// Delete removes an authorization with its files and everything personal. What
+// remains is a tombstone: the hashes of its evidence.
+func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Actor) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := s.lock(ctx, tx, tenantID, id); err != nil {
+			return err
+		}
+		files, err := s.q.AuthorizationAttachmentListAll(ctx, tx, queries.AuthorizationAttachmentListAllParams{TenantID: tenantID, AuthorizationID: id})
+		if err != nil {
+			return fmt.Errorf("list the attachments of authorization %s: %w", id, err)
+		}
+		for _, file := range files {
+			if err := s.Store.Delete(ctx, tx, tenantID, file); err != nil {
+				return err
+			}
+		}
+		for _, step := range []error{
+			s.q.AuthorizationEntomb(ctx, tx, queries.AuthorizationEntombParams{TenantID: tenantID, ID: id}),
+			s.q.OTPEntomb(ctx, tx, queries.OTPEntombParams{TenantID: tenantID, AuthorizationID: id}),
+			s.q.EvidenceContentsDelete(ctx, tx, queries.EvidenceContentsDeleteParams{TenantID: tenantID, AuthorizationID: id}),
+		} {
+			if step != nil {
+				return fmt.Errorf("delete authorization %s: %w", id, step)
+			}
+		}
+		// The tombstone says who, without the address, which is personal.
+		return s.appendTx(ctx, tx, tenantID, id, KindDeleted, map[string]any{"by": map[string]any{"clientId": actor.ClientID.String()}})
+	})
+}
+
+// locked is an authorization that nobody else changes before the transaction
+// ends.
+type locked struct {
+	Content
+	authorizedAt *time.Time
+	isExpired    bool
+	now          time.Time // of the database
+}
+
+func (s *Service) lock(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (*locked, error) {
+	row, err := s.q.AuthorizationLock(ctx, tx, queries.AuthorizationLockParams{TenantID: tenantID, ID: id})
+	if err != nil {
+		return nil, readError(err, "lock authorization %s", id)
+	}
+	return &locked{
+		Content: Content{
+			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
+			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
+			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: row.ExpiresAt,
+		},
+		authorizedAt: row.AuthorizedAt, isExpired: row.IsExpired, now: row.AskedAt,
+	}, nil
+}
+
+// lockUnsigned is lock, and fault.Conflict for one that is signed.
+func (s *Service) lockUnsigned(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID, action string) (*locked, error) {
+	l, err := s.lock(ctx, tx, tenantID, id)
+	if err == nil && l.authorizedAt != nil {
+		return nil, fault.New(fault.Conflict, "the authorization is signed and can not be %s any more", action)
+	}
+	return l, err
+}
+
+// Inspect finds the faults of an authorization that the schema of a body does
+// not express; absent members have none.
+func Inspect(members map[string]any) []fault.Detail {
+	text := func(name string) string {
+		t, _ := members[name].(string)
+		return t
+	}
+	c := Content{
+		Key: text("key"), Label: text("label"), IdentityKey: text("identityKey"), IdentityValue: text("identityValue"),
+		FormID: text("formId"), BorrowerID: text("borrowerId"), IPAddress: text("ipAddress"),
+		PolicyLink: text("policyLink"), ExternalID: text("externalId"),
+	}
+	tags, _ := members["tags"].([]any)
+	for _, tag := range tags {
+		t, _ := tag.(string)
+		c.Tags = append(c.Tags, t)
+	}
+	return c.faults()
+}
+
+// faults are what is wrong with the texts; their lengths are checked by the
+// schema of the API.
+func (c *Content) faults() (details []fault.Detail) {
+	add := func(field, text string) {
+		details = append(details, fault.Detail{Field: field, Message: text})
+	}
+	for _, f := range c.texts() {
+		if strings.ContainsFunc(f.text, unicode.IsControl) {
+			add(f.name, "must not have control characters")
+		}
+	}
+	for i, tag := range c.Tags {
+		if strings.ContainsFunc(tag, unicode.IsControl) {
+			add(fmt.Sprintf("tags[%d]", i), "must not have control characters")
+		}
+	}
+	if _, err := netip.ParseAddr(c.IPAddress); c.IPAddress != "" && err != nil {
+		add("ipAddress", "must be an IP address")
+	}
+	if link, err := url.Parse(c.PolicyLink); c.PolicyLink != "" && (err != nil || link.Host == "" || link.Scheme != "https" && link.Scheme != "http") {
+		add("policyLink", "must be an address that begins with https:// or http://")
+	}
+	return details
+}
+
+type field struct{ name, text string }
+
+func (c *Content) texts() []field {
+	return []field{
+		{"key", c.Key}, {"label", c.Label}, {"identityKey", c.IdentityKey}, {"identityValue", c.IdentityValue},
+		{"formId", c.FormID}, {"borrowerId", c.BorrowerID}, {"policyLink", c.PolicyLink}, {"externalId", c.ExternalID},
+	}
+}
+
+// searchText is what a search looks through (decisions 8.8).
+func (c *Content) searchText() string {
+	fields := append([]string{c.Key, c.Label, c.IdentityValue, c.BorrowerID, c.ExternalID}, c.Tags...)
+	return strings.ToLower(strings.Join(fields, fieldSeparator))
+}
+
+// evidence is what evidence says of the content.
+func (c *Content) evidence() map[string]any {
+	said := map[string]any{"ipAddress": c.IPAddress, "tags": orEmpty(c.Tags), "expiresAt": moment(c.ExpiresAt)}
+	for _, f := range c.texts() {
+		if f.text != "" {
+			said[f.name] = f.text
+		}
+	}
+	return said
+}
+
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func fromRow(row queries.AuthorizationGetRow) *Authorization {
+	return &Authorization{
+		Content: Content{
+			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
+			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
+			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: row.ExpiresAt,
+		},
+		ID: row.ID, AuthorizedAt: row.AuthorizedAt, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		HasAttachments: row.HasAttachments,
+	}
+}

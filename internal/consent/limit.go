@@ -1,0 +1,60 @@
+package consent
+
+import (
+	"time"
+
+	"tranche/internal/fault"
+)
+
+// The limits of decisions 8.4.
+const (
+	sendPause                = 60 * time.Second // between two codes to a contact, or for an authorization
+	sendsPerContactShort     = 5
+	sendsShort               = 10 * time.Minute
+	sendsPerContactLong      = 10
+	sendsLong                = 24 * time.Hour
+	sendsPerAuthorization    = 20
+	codeSizeDefault          = 6
+	codeSizeMin, codeSizeMax = 6, 10
+	expiresInDefault         = 600 * time.Second
+	attemptsDefault          = 5
+)
+
+// sends are the moments at which codes were asked for in the last day, newest
+// first.
+type sends struct {
+	contact       []time.Time // for the same contact
+	authorization []time.Time // for the same authorization
+}
+
+// nextAt is the earliest moment at which one more code may go out.
+func (s sends) nextAt() time.Time {
+	var next time.Time
+	later := func(t time.Time) {
+		if t.After(next) {
+			next = t
+		}
+	}
+	for _, sent := range [][]time.Time{s.contact, s.authorization} {
+		if len(sent) > 0 {
+			later(sent[0].Add(sendPause))
+		}
+	}
+	if len(s.contact) >= sendsPerContactShort {
+		later(s.contact[sendsPerContactShort-1].Add(sendsShort))
+	}
+	if len(s.contact) >= sendsPerContactLong {
+		later(s.contact[sendsPerContactLong-1].Add(sendsLong))
+	}
+	return next
+}
+
+// check refuses one more code now. The text is the same whatever limit it is,
+// so that it does not tell whether the contact is known.
+func (s sends) check(now time.Time) error {
+	wait := s.nextAt().Sub(now)
+	if wait <= 0 {
+		return nil
+	}
+	return fault.New(fault.RateLimited, "too many codes have been asked for; try again later").WithRetryAfter(wait)
+}

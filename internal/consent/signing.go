@@ -1,0 +1,210 @@
+package consent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/message"
+	"tranche/internal/postgres"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// SigningRequest asks for a code to be sent. Zero members take the defaults of
+// decisions 8.4.
+type SigningRequest struct {
+	Channel     message.Channel
+	Value       string
+	TemplateID  string
+	CodeSize    int
+	ExpiresIn   time.Duration
+	AttemptsMax int
+}
+
+// OTP is a one-time password that is on its way.
+type OTP struct {
+	ID        uuid.UUID
+	ExpiresAt time.Time
+}
+
+// sealedMessage is the content of a message on its way to the provider.
+type sealedMessage struct {
+	To      string `json:"to"`
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+}
+
+// StartSigning makes a code, and the job that sends it, in one transaction. A
+// code that is open is superseded. Errors: fault.NotFound, fault.Invalid for
+// what does not fit, fault.Conflict for an authorization that is signed,
+// expired, or has had its 20 codes, and fault.RateLimited.
+func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uuid.UUID, actor Actor, r SigningRequest) (OTP, error) {
+	r = r.withDefaults()
+	to, invalid := parseContact(r.Channel, r.Value)
+	if invalid == nil && !s.Senders.Has(r.Channel) {
+		invalid = &fault.Detail{Field: "contactMethod", Message: "is not configured: this service has no way to send by " + string(r.Channel)}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return OTP{}, err
+	}
+	otp := OTP{ID: id}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		a, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "signed")
+		if err != nil {
+			return err
+		}
+		if invalid != nil {
+			return fault.New(fault.Invalid, "the request is invalid").WithDetails(*invalid)
+		}
+		if a.isExpired {
+			return errAuthorizationExpired()
+		}
+		template, err := s.Template(ctx, tx, tenantID, r.TemplateID)
+		if errors.Is(err, fault.NotFound) {
+			return fault.New(fault.Invalid, "the request is invalid").
+				WithDetails(fault.Detail{Field: "templateId", Message: "is not the id of a message template"})
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.checkLimits(ctx, tx, tenantID, authorizationID, to); err != nil {
+			return err
+		}
+		otp.ExpiresAt, err = s.issueTx(ctx, tx, issue{
+			tenantID: tenantID, authorizationID: authorizationID, id: id, label: a.Label,
+			policyLink: a.PolicyLink, actor: actor, request: r, to: to, template: template,
+		})
+		return err
+	})
+	return otp, err
+}
+
+func (r SigningRequest) withDefaults() SigningRequest {
+	if r.CodeSize == 0 {
+		r.CodeSize = codeSizeDefault
+	}
+	if r.ExpiresIn == 0 {
+		r.ExpiresIn = expiresInDefault
+	}
+	if r.AttemptsMax == 0 {
+		r.AttemptsMax = attemptsDefault
+	}
+	return r
+}
+
+func errAuthorizationExpired() error {
+	return fault.New(fault.Conflict, "the authorization has expired and can not be signed any more")
+}
+
+// checkLimits refuses a code too many. Those who ask for the same contact wait
+// for each other, so that none is counted too late.
+func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, to contact) error {
+	hash := s.contactHash(tenantID, to)
+	if err := s.q.SysOTPContactLock(ctx, tx, queries.SysOTPContactLockParams{TenantID: tenantID, ContactHash: hash}); err != nil {
+		return fmt.Errorf("lock a contact: %w", err)
+	}
+	count, err := s.q.OTPCount(ctx, tx, queries.OTPCountParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return fmt.Errorf("count the codes of authorization %s: %w", authorizationID, err)
+	}
+	if count >= sendsPerAuthorization {
+		return fault.New(fault.Conflict, "%d codes have been sent for this authorization, which is as many as one may have; create another authorization", count)
+	}
+	rows, err := s.q.OTPListRecent(ctx, tx, queries.OTPListRecentParams{TenantID: tenantID, ContactHash: hash, AuthorizationID: authorizationID})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var recent sends
+	for _, row := range rows {
+		if row.SameContact {
+			recent.contact = append(recent.contact, row.CreatedAt)
+		}
+		if row.SameAuthorization {
+			recent.authorization = append(recent.authorization, row.CreatedAt)
+		}
+	}
+	return recent.check(rows[0].AskedAt)
+}
+
+// issue is a code that is about to be made.
+type issue struct {
+	tenantID, authorizationID, id uuid.UUID
+	label, policyLink             string
+	actor                         Actor
+	request                       SigningRequest
+	to                            contact
+	template                      Template
+}
+
+func (s *Service) issueTx(ctx context.Context, tx pgx.Tx, i issue) (expiresAt time.Time, err error) {
+	code, err := newCode(i.request.CodeSize)
+	if err != nil {
+		return expiresAt, err
+	}
+	var letter sealedMessage
+	letter.To = i.to.value
+	letter.Subject, letter.Text = i.template.fill(code, i.label, i.request.ExpiresIn)
+	text, err := json.Marshal(letter)
+	if err != nil {
+		return expiresAt, err
+	}
+	err = s.q.OTPSupersede(ctx, tx, queries.OTPSupersedeParams{TenantID: i.tenantID, AuthorizationID: i.authorizationID})
+	if err != nil {
+		return expiresAt, fmt.Errorf("supersede a code: %w", err)
+	}
+	contactHash, templateHash := s.contactHash(i.tenantID, i.to), i.template.hash()
+	row, err := s.q.OTPInsert(ctx, tx, queries.OTPInsertParams{
+		ID: i.id, TenantID: i.tenantID, AuthorizationID: i.authorizationID,
+		ContactMethod: string(i.to.channel), ContactMasked: i.to.masked(), ContactHash: contactHash,
+		CodeHash:   s.codeHash(i.tenantID, i.authorizationID, i.id, code),
+		Message:    s.Keys.Seal(text, sealedTable, i.tenantID.String(), i.id.String()),
+		TemplateID: i.template.ID, TemplateHash: templateHash, ClientID: i.actor.ClientID,
+		AttemptsMax: int32(i.request.AttemptsMax), ExpiresInSeconds: i.request.ExpiresIn.Seconds(),
+	})
+	if err != nil {
+		return expiresAt, fmt.Errorf("insert code %s: %w", i.id, err)
+	}
+	err = s.appendTx(ctx, tx, i.tenantID, i.authorizationID, KindCodeRequested, map[string]any{
+		"otpId": i.id.String(), "contactMethod": string(i.to.channel), "contact": i.to.masked(),
+		"contactHash": hex.EncodeToString(contactHash), "templateId": i.template.ID, "templateHash": hex.EncodeToString(templateHash),
+		"policyLink": i.policyLink, "expiresAt": moment(row.ExpiresAt), "maxAttempts": i.request.AttemptsMax, "by": i.actor.content(),
+	})
+	if err != nil {
+		return expiresAt, err
+	}
+	if _, err := s.Jobs.InsertTx(ctx, tx, jobs.OTPDelivery{TenantID: i.tenantID, OTPID: i.id}, nil); err != nil {
+		return expiresAt, fmt.Errorf("enqueue code %s: %w", i.id, err)
+	}
+	return row.ExpiresAt, nil
+}
+
+// sealedTable names the place that messages are sealed for.
+const sealedTable = "one_time_passwords"
+
+// newCode returns size random digits, every one of the codes alike.
+func newCode(size int) (string, error) {
+	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(size)), nil)
+	n, err := rand.Int(rand.Reader, bound)
+	if err != nil {
+		return "", fmt.Errorf("make a code: %w", err)
+	}
+	return fmt.Sprintf("%0*d", size, n), nil
+}
+
+// codeHash is all that is kept of a code once its message is gone. Ten digits
+// could be tried out by whoever has the database; without the pepper they
+// cannot.
+func (s *Service) codeHash(tenantID, authorizationID, otpID uuid.UUID, code string) []byte {
+	return keyed(s.pepper, tenantID[:], authorizationID[:], otpID[:], []byte(code))
+}

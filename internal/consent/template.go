@@ -1,0 +1,156 @@
+package consent
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// DefaultTemplate is the id of the template that every tenant has.
+const DefaultTemplate = "default"
+
+// templatesMax bounds the templates of a tenant.
+const templatesMax = 200
+
+// placeholderPattern finds what looks like a placeholder.
+var placeholderPattern = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+
+// Template is a message with places to fill in: {{code}}, {{expiresInMinutes}}
+// and {{label}}. It is no program: nothing else is understood.
+type Template struct {
+	ID      string
+	Subject string
+	Text    string
+	// CreatedAt and UpdatedAt are zero for a default that was never replaced.
+	CreatedAt, UpdatedAt time.Time
+}
+
+func builtIn() Template {
+	return Template{
+		ID:      DefaultTemplate,
+		Subject: "Your code for {{label}}",
+		Text: "Your code to confirm {{label}}:\n\n{{code}}\n\nIt is valid for {{expiresInMinutes}} minutes. " +
+			"Give it to nobody. If you did not ask for it, ignore this message.",
+	}
+}
+
+// Template returns a template of the tenant; fault.NotFound if it has none of
+// that id.
+func (s *Service) Template(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, id string) (Template, error) {
+	row, err := s.q.MessageTemplateGet(ctx, db, queries.MessageTemplateGetParams{TenantID: tenantID, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		if id == DefaultTemplate {
+			return builtIn(), nil
+		}
+		return Template{}, errUnknownTemplate()
+	}
+	if err != nil {
+		return Template{}, fmt.Errorf("get message template: %w", postgres.Translate(err))
+	}
+	return Template{ID: row.ID, Subject: row.Subject, Text: row.Body, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt}, nil
+}
+
+func errUnknownTemplate() error {
+	return fault.New(fault.NotFound, "there is no such message template")
+}
+
+// SetTemplate makes or replaces a template; default too. One that does not fit
+// is fault.Invalid.
+func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Template) (Template, error) {
+	if details := t.faults(); len(details) > 0 {
+		return Template{}, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+	}
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.MessageTemplateSet(ctx, tx, queries.MessageTemplateSetParams{TenantID: tenantID, ID: t.ID, Subject: t.Subject, Body: t.Text})
+		if err != nil {
+			return fmt.Errorf("set message template: %w", err)
+		}
+		t.CreatedAt, t.UpdatedAt = row.CreatedAt, row.UpdatedAt
+		count, err := s.q.MessageTemplateCount(ctx, tx, tenantID)
+		if err == nil && count > templatesMax {
+			return fault.New(fault.Conflict, "a tenant has at most %d message templates", templatesMax)
+		}
+		return err
+	})
+	return t, err
+}
+
+// DeleteTemplate removes a template; the default one becomes what it was at
+// first. Codes that are on their way go out as they were.
+func (s *Service) DeleteTemplate(ctx context.Context, tenantID uuid.UUID, id string) error {
+	rows, err := s.q.MessageTemplateDelete(ctx, s.Pool, queries.MessageTemplateDeleteParams{TenantID: tenantID, ID: id})
+	if err != nil {
+		return fmt.Errorf("delete message template: %w", postgres.Translate(err))
+	}
+	if rows == 0 && id != DefaultTemplate {
+		return errUnknownTemplate()
+	}
+	return nil
+}
+
+// InspectTemplate finds the faults of a template that the schema of a body does
+// not express.
+func InspectTemplate(members map[string]any) []fault.Detail {
+	subject, _ := members["subject"].(string)
+	text, isText := members["text"].(string)
+	if !isText {
+		return nil
+	}
+	t := Template{Subject: subject, Text: text}
+	return t.faults()
+}
+
+func (t *Template) faults() (details []fault.Detail) {
+	add := func(field, text string) { details = append(details, fault.Detail{Field: field, Message: text}) }
+	if strings.ContainsAny(t.Subject, "\r\n") {
+		add("subject", "must be one line")
+	}
+	if !slices.Contains(placeholders(t.Text), "code") {
+		add("text", "must have {{code}} in it")
+	}
+	for _, part := range []field{{"subject", t.Subject}, {"text", t.Text}} {
+		for _, name := range placeholders(part.text) {
+			if !slices.Contains([]string{"code", "expiresInMinutes", "label"}, name) {
+				add(part.name, "has a placeholder other than {{code}}, {{expiresInMinutes}} and {{label}}")
+				break
+			}
+		}
+	}
+	return details
+}
+
+func placeholders(text string) []string {
+	found := placeholderPattern.FindAllString(text, -1)
+	for i, p := range found {
+		found[i] = strings.Trim(p, "{}")
+	}
+	return found
+}
+
+// fill puts the values in place, once: what a value holds is not looked at again.
+func (t *Template) fill(code, label string, expiresIn time.Duration) (subject, text string) {
+	values := strings.NewReplacer(
+		"{{code}}", code, "{{label}}", label,
+		"{{expiresInMinutes}}", strconv.Itoa(int((expiresIn+time.Minute-1)/time.Minute)),
+	)
+	return values.Replace(t.Subject), values.Replace(t.Text)
+}
+
+// hash tells which wording was used.
+func (t *Template) hash() []byte {
+	sum := sha256.Sum256([]byte(t.Subject + "\x00" + t.Text))
+	return sum[:]
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/storage"
+	"tranche/internal/workflow"
 )
 
 const (
@@ -216,4 +218,31 @@ func (d *downloadWriter) Write(p []byte) (int, error) {
 	}
 	_ = d.control.SetWriteDeadline(d.clock().Add(transferPauseMax)) // tests' writers have none
 	return d.ResponseWriter.Write(p)
+}
+
+// resultFiles are the stored files that a result names (decisions 5.8), with
+// addresses for their download. A name that leads nowhere is left out.
+func (s *Server) resultFiles(ctx context.Context, named []workflow.Attachment) ([]ExecutionFile, error) {
+	names := make([]string, len(named))
+	for i, a := range named {
+		names[i] = a.FileName
+	}
+	files := []ExecutionFile{}
+	if len(names) == 0 {
+		return files, nil
+	}
+	stored, err := s.config.Store.Stored(ctx, s.config.Pool, principal(ctx).TenantID, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range named {
+		file, ok := stored[a.FileName]
+		if !ok {
+			continue
+		}
+		address, _ := s.config.Signer.DownloadURL(file)
+		_, extension, _ := strings.Cut(file.StoredName, ".")
+		files = append(files, ExecutionFile{URL: address, FileExtension: extension, Metadata: JSONObject{a.Metadata}})
+	}
+	return files, nil
 }

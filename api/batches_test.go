@@ -321,3 +321,24 @@ func TestSandboxBatchIsATest(t *testing.T) {
 	require.Equal(t, "B-1", borrower)
 	require.Equal(t, c.ClientID, principal)
 }
+
+// Files that an end task names are part of the result.
+func TestResultsNameStoredFiles(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	stored := uploadFile(t, c, "terms.csv", "rate\n4.50\n")
+	foreign := uploadFile(t, s.Tenant(t).As(t, identity.RoleAdmin), "terms.csv", "rate\n9.99\n")
+	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Terms", "alias": "terms", "inputSchema": {"type": "object"},
+		"tasks": [{"id": "done", "type": "end", "config": {"output": {}, "attachments": [
+			{"fileName": "`+stored+`", "metadata": {"rate": 4.50}}, {"fileName": "`+foreign+`"}, {"fileName": "unknown.csv"}]}}], "edges": []}`)).Expect(http.StatusCreated).Text("id")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	result := c.Post(t, "/v1/workflows/terms/v1/execute", map[string]any{}).Expect(http.StatusOK)
+	output := c.Get(t, "/v1/executions/"+result.Text("executionId")+"/output").Expect(http.StatusOK)
+	for _, answer := range []*apitest.Answer{result, output} {
+		require.Len(t, answer.Value("attachments"), 1)
+		require.Equal(t, "csv", answer.Text("attachments[0].fileExtension"))
+		require.Equal(t, `{"rate":4.50}`, answer.Text("attachments[0].metadata"))
+		require.Equal(t, "rate\n4.50\n", string(s.Anonymous().Get(t, answer.Text("attachments[0].url")).Expect(http.StatusOK).Body))
+	}
+}

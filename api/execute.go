@@ -139,7 +139,8 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 		return out, nil
 	}
 	out.Body = executionResult(e.ID, e.Result)
-	return out, nil
+	out.Body.Attachments, err = s.resultFiles(ctx, e.Result.Attachments)
+	return out, err
 }
 
 // runOrStart finds the workflow, checks the input and runs it; once more if the

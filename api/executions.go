@@ -94,6 +94,9 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 		return nil, err
 	}
 	r := executionResult(id, stored)
+	if r.Attachments, err = s.resultFiles(ctx, stored.Attachments); err != nil {
+		return nil, err
+	}
 	return &executionOutputOutput{Body: ExecutionOutput{
 		ID: r.ExecutionID, BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
 		WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -44,8 +45,10 @@ func NewResult(o *engine.Outcome) Result {
 
 // ReadResult reads a stored result.
 func ReadResult(text []byte) (*Result, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // the metadata of attachments keep every digit too
 	var r Result
-	if err := json.Unmarshal(text, &r); err != nil {
+	if err := decoder.Decode(&r); err != nil {
 		return nil, fmt.Errorf("read a stored result: %w", err)
 	}
 	return &r, nil

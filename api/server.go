@@ -45,8 +45,10 @@ import (
 
 	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
+	"tranche/internal/consent"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/schedule"
 	"tranche/internal/storage"
 )
 
@@ -69,6 +71,8 @@ type Config struct {
 	Catalog    *catalog.Catalog
 	Executions *execution.Service
 	Batches    *batches.Service
+	Schedules  *schedule.Service
+	Consents   *consent.Service
 	Store      *storage.Store
 	Signer     *storage.Signer
 
@@ -117,6 +121,7 @@ func (s *Server) routes() {
 		uploadRoutes,
 		packageRoutes,
 		batchRoutes,
+		scheduleRoutes,
 	} {
 		routes(s)
 	}

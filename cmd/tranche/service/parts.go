@@ -12,10 +12,12 @@ import (
 	"tranche/api"
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
+	"tranche/internal/consent"
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/logging"
+	"tranche/internal/schedule"
 	"tranche/internal/storage"
 	"tranche/internal/task"
 	"tranche/jobs"
@@ -36,11 +38,13 @@ type parts struct {
 	background *side
 }
 
-// side is what runs executions and batches over one pool.
+// side is what runs executions, batches and schedules, and signs, over one pool.
 type side struct {
 	store      *storage.Store
 	executions *execution.Service
 	batches    *batch.Service
+	schedules  *schedule.Service
+	consents   *consent.Service
 }
 
 // assemble makes the parts of the domain, the workers and the API.
@@ -54,7 +58,12 @@ func (s *Service) assemble() error {
 		return err
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
-	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{HTTP: p.egress, Log: s.config.Log}))
+	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{
+		HTTP: p.egress, Log: s.config.Log,
+		FindAuthorization: func(ctx context.Context, q task.AuthorizationQuery) (task.Authorization, bool, error) {
+			return findAuthorization(ctx, p.requests.consents, q)
+		},
+	}))
 	p.requests = s.newSide(s.pools.API, p.catalog, enqueue)
 	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue)
 	s.parts = p
@@ -62,7 +71,7 @@ func (s *Service) assemble() error {
 		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
 			ProcessID: s.process.ID, Logger: riverLog,
 			Workers: workers.New(workers.Parts{
-				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches,
+				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
 			}),
 		})
 		if err != nil {
@@ -73,7 +82,7 @@ func (s *Service) assemble() error {
 		Log: s.config.Log, Clock: s.config.Clock,
 		Verify: s.identity.Verify, Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
-		Batches: p.requests.batches, Store: p.requests.store,
+		Batches: p.requests.batches, Schedules: p.requests.schedules, Consents: p.requests.consents, Store: p.requests.store,
 		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
 		Pool:   s.pools.API,
 	})
@@ -91,7 +100,22 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Store: store,
 		Clock: s.config.Clock, Log: s.config.Log,
 	})
-	return &side{store: store, executions: executions, batches: batches}
+	schedules := schedule.New(schedule.Config{
+		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Batches: batches,
+		Clock: schedule.DatabaseClock, Log: s.config.Log,
+	})
+	consents := consent.New(consent.Config{
+		Pool: pool, Jobs: enqueue, Store: store, Keys: s.config.Keys, Senders: s.config.Senders, Log: s.config.Log,
+	})
+	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
+}
+
+// findAuthorization is the port of task type authorization-check.
+func findAuthorization(ctx context.Context, consents *consent.Service, q task.AuthorizationQuery) (task.Authorization, bool, error) {
+	proof, found, err := consents.Find(ctx, q.TenantID, consent.Question{
+		Key: q.Key, IdentityKey: q.IdentityKey, IdentityValue: q.IdentityValue, BorrowerID: q.BorrowerID,
+	})
+	return task.Authorization{ID: proof.AuthorizationID, AuthorizedAt: proof.AuthorizedAt, ExpiresAt: proof.ExpiresAt}, found, err
 }
 
 // readiness are the checks of /readyz.

@@ -16,6 +16,7 @@ import (
 
 	"tranche/internal/egress"
 	"tranche/internal/identity"
+	"tranche/internal/message"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/seal"
@@ -62,6 +63,8 @@ type Config struct {
 	Keys *seal.Keyring
 	// Egress are the operator's exceptions to the guard of outgoing requests.
 	Egress egress.Exceptions
+	// Senders are the ways by which one-time passwords go out.
+	Senders message.Senders
 
 	Clock func() time.Time
 	Log   *slog.Logger
@@ -141,6 +144,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.workers.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("start the workers: %w", postgres.Translate(err))
 	}
+	s.parts.background.schedules.Start(ctx)
 	return nil
 }
 
@@ -169,6 +173,7 @@ func (s *Service) drain(ctx context.Context) error {
 		if s.workers == nil {
 			return nil
 		}
+		s.parts.background.schedules.Stop()
 		return s.workers.Stop(ctx)
 	})
 	if err := group.Wait(); err != nil {

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/schedule"
+)
+
+// ScheduleTimes is when a schedule runs (section 2.11).
+type ScheduleTimes struct {
+	Cron          string `json:"cron" maxLength:"200" doc:"Five fields, separated by blanks: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). Each is *, a value, a range a-b, or a comma list of them; * and ranges may have a step: */15. A day matches if the day of month or the day of week does; where one of them is *, the other alone decides." example:"30 6 * * mon-fri"`
+	UTCDeltaHours int    `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"How many hours the clocks that cron means are ahead of UTC; 0 by default." example:"-5"`
+}
+
+// ScheduleRequest is what slot schedule is configured with.
+type ScheduleRequest struct {
+	ScheduleTimes
+	Input *JSONObject `json:"input,omitempty" doc:"**[ext]** What each execution runs on; {} by default. It must match the workflow's inputSchema."`
+}
+
+// BatchScheduleRequest is what slot scheduleBatch is configured with.
+type BatchScheduleRequest struct {
+	ScheduleTimes
+	BatchScheduleContent
+}
+
+// BatchScheduleContent is what a scheduled batch is made of.
+type BatchScheduleContent struct {
+	Label               string      `json:"label,omitempty" maxLength:"200" doc:"**[ext]** The batches' name for people; by default the workflow's alias." example:"Nightly re-scoring"`
+	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"**[ext]** Stored names of uploaded files of items."`
+	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"**[ext]** Items, what they share, and packages of items."`
+}
+
+// ConfigureSchedules names the slots to set.
+type ConfigureSchedules struct {
+	WorkflowID    string                `json:"workflowId" doc:"An active workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *ScheduleRequest      `json:"schedule,omitempty" doc:"When to start an execution."`
+	ScheduleBatch *BatchScheduleRequest `json:"scheduleBatch,omitempty" doc:"When to start a batch. Where it names no items, each batch repeats the sources of the workflow's newest batch."`
+}
+
+// ScheduleRecord is a configured schedule.
+type ScheduleRecord struct {
+	Cron          string      `json:"cron" doc:"When it runs." example:"30 6 * * mon-fri"`
+	UTCDeltaHours int         `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"-5"`
+	NextRunAt     Timestamp   `json:"nextRunAt" doc:"The next time it runs."`
+	Input         *JSONObject `json:"input,omitempty" doc:"**[ext]** What each execution runs on, the defaults of the inputSchema filled in; for callers with executions:data."`
+}
+
+// BatchScheduleRecord is a configured schedule of batches.
+type BatchScheduleRecord struct {
+	Cron          string    `json:"cron" doc:"When it runs." example:"0 22 1 * *"`
+	UTCDeltaHours int       `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"0"`
+	NextRunAt     Timestamp `json:"nextRunAt" doc:"The next time it runs."`
+	BatchScheduleContent
+}
+
+// Schedules are the slots of a workflow that are configured.
+type Schedules struct {
+	WorkflowID    string               `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *ScheduleRecord      `json:"schedule,omitempty" doc:"Starts executions; absent where it is not configured."`
+	ScheduleBatch *BatchScheduleRecord `json:"scheduleBatch,omitempty" doc:"Starts batches; absent where it is not configured."`
+}
+
+// DeleteSchedules names the slots to delete.
+type DeleteSchedules struct {
+	WorkflowID    string `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *bool  `json:"schedule,omitempty" doc:"Whether to delete the schedule of executions." example:"true"`
+	ScheduleBatch *bool  `json:"scheduleBatch,omitempty" doc:"Whether to delete the schedule of batches." example:"false"`
+}
+
+// DeletedSchedules says which slots were deleted.
+type DeletedSchedules struct {
+	WorkflowID       string   `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	SchedulesDeleted []string `json:"schedulesDeleted" enum:"schedule,scheduleBatch" doc:"Those that were configured and are no more."`
+}
+
+// ScheduleOverview is a workflow's schedules and their history.
+type ScheduleOverview struct {
+	Schedules
+	Firings []ScheduleFiring `json:"firings" doc:"The last 20 firings of both slots, newest first."`
+}
+
+// ScheduleFiring is one time at which a schedule was due.
+type ScheduleFiring struct {
+	Slot             string    `json:"slot" enum:"schedule,scheduleBatch" doc:"Which of the two it was."`
+	ScheduledAt      Timestamp `json:"scheduledAt" doc:"The time it was due."`
+	FiredAt          Timestamp `json:"firedAt" doc:"When it fired: later than due where the service was down."`
+	Status           string    `json:"status" enum:"started,skipped,failed" doc:"skipped: the run before had not ended, or there was no batch to repeat. failed: the run could not be started." example:"started"`
+	Reason           string    `json:"reason,omitempty" doc:"Why no run was started." example:"the run of the firing before it had not ended"`
+	ExecutionID      string    `json:"executionId,omitempty" doc:"The execution that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ExecutionBatchID string    `json:"executionBatchId,omitempty" doc:"The batch that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+}
+
+type (
+	configureSchedulesInput  struct{ Body ConfigureSchedules }
+	configureSchedulesOutput struct{ Body Schedules }
+	deleteSchedulesInput     struct{ Body DeleteSchedules }
+	deleteSchedulesOutput    struct{ Body DeletedSchedules }
+	schedulesOutput          struct{ Body ScheduleOverview }
+)
+
+func scheduleRoutes(s *Server) {
+	register(s, operation{
+		id: "configureSchedules", method: http.MethodPost, path: "/v1/workflows/commands/configure-schedules", tag: "Schedules",
+		summary: "Schedule a workflow",
+		description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
+			"execution or one batch, with the principal schedule:{workflowId}. A firing is skipped while the run before has not ended; after a downtime " +
+			"one missed firing is made up for. A new version of the workflow has no schedules; archiving deletes them. An expression that is malformed is " +
+			"answered with 400, one that never fires and an input that does not match the inputSchema with 422.",
+		scope: identity.ScopeSchedulesWrite, category: management,
+		requestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +
+			`"scheduleBatch":{"cron":"0 22 1 * *"}}`,
+		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z","input":{"amount":12000.50,"income":54000}},` +
+			`"scheduleBatch":{"cron":"0 22 1 * *","utcDeltaHours":0,"nextRunAt":"2026-12-01T22:00:00.000Z"}}`,
+		inspect: inspectSchedules,
+		errors:  []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+	}, s.configureSchedules)
+	register(s, operation{
+		id: "deleteSchedules", method: http.MethodPost, path: "/v1/workflows/commands/delete-schedules", tag: "Schedules",
+		summary:         "Delete schedules",
+		description:     "Deletes the schedules for which the body says true. What has been started runs on.",
+		scope:           identity.ScopeSchedulesWrite,
+		category:        management,
+		requestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
+		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedulesDeleted":["schedule"]}`,
+		inspect:         inspectDeletion,
+		errors:          []int{http.StatusNotFound},
+	}, s.deleteSchedules)
+	register(s, operation{
+		id: "getSchedules", method: http.MethodGet, path: "/v1/workflows/{id}/schedules", tag: "Schedules",
+		summary:     "Get the schedules of a workflow",
+		description: "**[ext]** Both schedules with the times they run next, and the last 20 firings with what came of them.",
+		scope:       identity.ScopeWorkflowsRead, category: management,
+		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z"},` +
+			`"firings":[{"slot":"schedule","scheduledAt":"2026-11-20T11:30:00.000Z","firedAt":"2026-11-20T11:30:00.412Z","status":"started","executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}]}`,
+		errors: []int{http.StatusNotFound},
+	}, s.getSchedules)
+}
+
+// inspectSchedules finds cron expressions that are none, and a body that names
+// no slot.
+func inspectSchedules(body any) []fault.Detail {
+	members, _ := body.(map[string]any)
+	var details []fault.Detail
+	for _, slot := range []schedule.Slot{schedule.Single, schedule.Batch} {
+		setting, _ := members[string(slot)].(map[string]any)
+		if text, ok := setting["cron"].(string); ok {
+			if _, err := schedule.ParseCron(text); err != nil {
+				details = append(details, fault.Detail{Field: string(slot) + ".cron", Message: err.Error()})
+			}
+		}
+	}
+	return append(details, noSlot(members)...)
+}
+
+// inspectDeletion finds a body that names no slot.
+func inspectDeletion(body any) []fault.Detail {
+	members, _ := body.(map[string]any)
+	return noSlot(members)
+}
+
+func noSlot(members map[string]any) []fault.Detail {
+	if members == nil || members[string(schedule.Single)] != nil || members[string(schedule.Batch)] != nil {
+		return nil
+	}
+	return []fault.Detail{{Field: string(schedule.Single), Message: "is required where scheduleBatch is absent", SubCode: fault.MissingRequiredField}}
+}
+
+func (s *Server) configureSchedules(ctx context.Context, in *configureSchedulesInput) (*configureSchedulesOutput, error) {
+	id, err := parseID(in.Body.WorkflowID, "workflow")
+	if err != nil {
+		return nil, err
+	}
+	p := principal(ctx)
+	configured, err := s.config.Schedules.Configure(ctx, p.TenantID, id, p.IsSandbox, scheduleSettings(&in.Body))
+	if err != nil {
+		return nil, err
+	}
+	return &configureSchedulesOutput{Body: schedules(in.Body.WorkflowID, configured, p)}, nil
+}
+
+func (s *Server) deleteSchedules(ctx context.Context, in *deleteSchedulesInput) (*deleteSchedulesOutput, error) {
+	id, err := parseID(in.Body.WorkflowID, "workflow")
+	if err != nil {
+		return nil, err
+	}
+	var slots []schedule.Slot
+	if in.Body.Schedule != nil && *in.Body.Schedule {
+		slots = append(slots, schedule.Single)
+	}
+	if in.Body.ScheduleBatch != nil && *in.Body.ScheduleBatch {
+		slots = append(slots, schedule.Batch)
+	}
+	deleted, err := s.config.Schedules.Delete(ctx, principal(ctx).TenantID, id, slots)
+	if err != nil {
+		return nil, err
+	}
+	out := &deleteSchedulesOutput{Body: DeletedSchedules{WorkflowID: in.Body.WorkflowID, SchedulesDeleted: []string{}}}
+	for _, slot := range deleted {
+		out.Body.SchedulesDeleted = append(out.Body.SchedulesDeleted, string(slot))
+	}
+	return out, nil
+}
+
+func (s *Server) getSchedules(ctx context.Context, in *workflowInput) (*schedulesOutput, error) {
+	id, err := parseID(in.ID, "workflow")
+	if err != nil {
+		return nil, err
+	}
+	p := principal(ctx)
+	configured, firings, err := s.config.Schedules.Get(ctx, p.TenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &schedulesOutput{Body: ScheduleOverview{Schedules: schedules(in.ID, configured, p), Firings: make([]ScheduleFiring, len(firings))}}
+	for i, f := range firings {
+		out.Body.Firings[i] = ScheduleFiring{
+			Slot: string(f.Slot), ScheduledAt: stamp(f.ScheduledAt), FiredAt: stamp(f.FiredAt), Status: string(f.Status), Reason: f.Reason,
+			ExecutionID: idOrEmpty(f.ExecutionID), ExecutionBatchID: idOrEmpty(f.BatchID),
+		}
+	}
+	return out, nil
+}
+
+// scheduleSettings are the slots that a body names.
+func scheduleSettings(body *ConfigureSchedules) []schedule.Setting {
+	var settings []schedule.Setting
+	if single := body.Schedule; single != nil {
+		setting := schedule.Setting{Slot: schedule.Single, Cron: single.Cron, UTCDeltaHours: single.UTCDeltaHours}
+		if single.Input != nil {
+			setting.Input = single.Input.Members
+		}
+		settings = append(settings, setting)
+	}
+	if b := body.ScheduleBatch; b != nil {
+		setting := schedule.Setting{Slot: schedule.Batch, Cron: b.Cron, UTCDeltaHours: b.UTCDeltaHours}
+		setting.Batch = schedule.BatchContent{Label: b.Label, Files: b.AttachmentFileNames}
+		if input := b.WorkflowInput; input != nil {
+			setting.Batch.Packages = input.RawPackageIDs
+			for _, item := range input.Items {
+				setting.Batch.Items = append(setting.Batch.Items, item.Members)
+			}
+			if input.CustomInput != nil {
+				setting.Batch.CustomInput = input.CustomInput.Members
+			}
+		}
+		settings = append(settings, setting)
+	}
+	return settings
+}
+
+// schedules is the answer for the schedules of a workflow. What runs are made of
+// is payload, and shown to those who may see it.
+func schedules(workflowID string, configured []schedule.Schedule, p identity.Principal) Schedules {
+	answer := Schedules{WorkflowID: workflowID}
+	showsData := p.Has(identity.ScopeExecutionsData)
+	for _, c := range configured {
+		if c.Slot == schedule.Single {
+			answer.Schedule = &ScheduleRecord{Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt)}
+			if showsData {
+				answer.Schedule.Input = &JSONObject{c.Input}
+			}
+			continue
+		}
+		answer.ScheduleBatch = &BatchScheduleRecord{
+			Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt),
+			BatchScheduleContent: BatchScheduleContent{Label: c.Batch.Label, AttachmentFileNames: c.Batch.Files},
+		}
+		if showsData {
+			answer.ScheduleBatch.WorkflowInput = batchInputOf(&c.Batch)
+		}
+	}
+	return answer
+}
+
+// batchInputOf is the workflowInput of a scheduled batch; nil where it has none.
+func batchInputOf(c *schedule.BatchContent) *BatchInput {
+	if len(c.Items)+len(c.Packages) == 0 && c.CustomInput == nil {
+		return nil
+	}
+	input := &BatchInput{RawPackageIDs: c.Packages}
+	for _, item := range c.Items {
+		members, _ := item.(map[string]any)
+		input.Items = append(input.Items, JSONObject{members})
+	}
+	if c.CustomInput != nil {
+		input.CustomInput = &JSONObject{c.CustomInput}
+	}
+	return input
+}

@@ -1,0 +1,284 @@
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/batch"
+	"tranche/internal/catalog"
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// firingsShown is how many firings Get returns (decisions 7.4).
+const firingsShown = 20
+
+// Configure sets the slots that settings name, each at most once, and returns
+// all of the workflow's schedules. The runs of a test schedule are tests. An
+// unknown workflow, file or package is fault.NotFound; a workflow that is not
+// active is fault.Conflict; a cron expression that is none is fault.Invalid, one
+// that never fires, and an input that does not match the workflow's schema,
+// fault.Unprocessable. Details name members as Slot.cron.
+func (s *Service) Configure(ctx context.Context, tenantID, workflowID uuid.UUID, isTest bool, settings []Setting) ([]Schedule, error) {
+	rows, err := s.check(ctx, tenantID, workflowID, settings)
+	if err != nil {
+		return nil, err
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		status, err := s.q.ScheduleWorkflowLock(ctx, tx, queries.ScheduleWorkflowLockParams{TenantID: tenantID, ID: workflowID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fault.New(fault.NotFound, "there is no such workflow")
+		}
+		if err != nil {
+			return fmt.Errorf("lock workflow %s: %w", workflowID, err)
+		}
+		if status != string(catalog.Active) {
+			return errNotActive(catalog.Status(status))
+		}
+		for i, row := range rows {
+			if err := s.Batches.CheckSources(ctx, tx, settings[i].Batch.request(tenantID, workflowID)); err != nil {
+				return within(settings[i].Slot, err)
+			}
+			row.IsTest = isTest
+			if err := s.q.ScheduleUpsert(ctx, tx, row); err != nil {
+				return fmt.Errorf("write %s of workflow %s: %w", row.Slot, workflowID, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.list(ctx, tenantID, workflowID)
+}
+
+func errNotActive(is catalog.Status) error {
+	return fault.New(fault.Conflict, "only an active workflow can be scheduled; this one is %s", is).WithSubCode(fault.InvalidWorkflowStatus)
+}
+
+// check returns the rows of the settings.
+func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, settings []Setting) ([]queries.ScheduleUpsertParams, error) {
+	w, err := s.Catalog.Get(ctx, tenantID, workflowID)
+	if err != nil {
+		return nil, err
+	}
+	if w.Status != catalog.Active {
+		return nil, errNotActive(w.Status)
+	}
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, workflowID)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.Clock(ctx, s.Pool)
+	if err != nil {
+		return nil, postgres.Translate(err)
+	}
+	rows := make([]queries.ScheduleUpsertParams, len(settings))
+	var refused []fault.Detail
+	for i, setting := range settings {
+		at := string(setting.Slot)
+		cron, err := ParseCron(setting.Cron)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: at + ".cron", Message: err.Error()})
+		}
+		next, fires := cron.Next(now, setting.UTCDeltaHours)
+		if !fires {
+			refused = append(refused, fault.Detail{Field: at + ".cron", Message: "never fires: no month that it names has the day"})
+		}
+		if setting.Slot == Single {
+			filled, faults := plan.CheckInput(orEmpty(setting.Input))
+			for _, f := range faults {
+				refused = append(refused, fault.Detail{Field: member(at+".input", f.Field), Message: f.Message, SubCode: fault.InputSchemaMismatch})
+			}
+			setting.Input = filled
+		}
+		rows[i] = queries.ScheduleUpsertParams{
+			TenantID: tenantID, WorkflowID: workflowID, Slot: at, Cron: setting.Cron, UtcDeltaHours: int32(setting.UTCDeltaHours), NextRunAt: next,
+		}
+		if err := setting.encode(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	if len(refused) > 0 {
+		return nil, fault.New(fault.Unprocessable, "the workflow cannot be scheduled like this").WithDetails(refused...)
+	}
+	return rows, nil
+}
+
+// Delete removes slots and returns those of them that were configured; an
+// unknown workflow is fault.NotFound.
+func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, slots []Slot) ([]Slot, error) {
+	if _, err := s.Catalog.Get(ctx, tenantID, workflowID); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(slots))
+	for i, slot := range slots {
+		names[i] = string(slot)
+	}
+	rows, err := s.q.ScheduleDelete(ctx, s.Pool, queries.ScheduleDeleteParams{TenantID: tenantID, WorkflowID: workflowID, Slots: names})
+	if err != nil {
+		return nil, postgres.Translate(fmt.Errorf("delete schedules of workflow %s: %w", workflowID, err))
+	}
+	deleted := make([]Slot, len(rows))
+	for i, name := range rows {
+		deleted[i] = Slot(name)
+	}
+	return deleted, nil
+}
+
+// Get returns the schedules of a workflow and its last 20 firings, newest first;
+// an unknown workflow is fault.NotFound.
+func (s *Service) Get(ctx context.Context, tenantID, workflowID uuid.UUID) ([]Schedule, []Firing, error) {
+	if _, err := s.Catalog.Get(ctx, tenantID, workflowID); err != nil {
+		return nil, nil, err
+	}
+	schedules, err := s.list(ctx, tenantID, workflowID)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := s.q.ScheduleFiringListNewest(ctx, s.Pool, queries.ScheduleFiringListNewestParams{
+		TenantID: tenantID, WorkflowID: workflowID, FiringsMax: firingsShown,
+	})
+	if err != nil {
+		return nil, nil, postgres.Translate(fmt.Errorf("list firings of workflow %s: %w", workflowID, err))
+	}
+	firings := make([]Firing, len(rows))
+	for i, row := range rows {
+		firings[i] = Firing{
+			Slot: Slot(row.Slot), ScheduledAt: row.ScheduledAt, FiredAt: row.FiredAt, Status: Status(row.Status),
+			ExecutionID: row.ExecutionID, BatchID: row.BatchID,
+		}
+		if row.Reason != nil {
+			firings[i].Reason = *row.Reason
+		}
+	}
+	return schedules, firings, nil
+}
+
+func (s *Service) list(ctx context.Context, tenantID, workflowID uuid.UUID) ([]Schedule, error) {
+	rows, err := s.q.ScheduleList(ctx, s.Pool, queries.ScheduleListParams{TenantID: tenantID, WorkflowID: workflowID})
+	if err != nil {
+		return nil, postgres.Translate(fmt.Errorf("list schedules of workflow %s: %w", workflowID, err))
+	}
+	schedules := make([]Schedule, len(rows))
+	for i, row := range rows {
+		schedules[i] = Schedule{
+			Setting:   Setting{Slot: Slot(row.Slot), Cron: row.Cron, UTCDeltaHours: int(row.UtcDeltaHours)},
+			NextRunAt: row.NextRunAt,
+		}
+		if err := schedules[i].decode(row.Input, row.Batch); err != nil {
+			return nil, err
+		}
+	}
+	return schedules, nil
+}
+
+// encode writes what the slot starts as it is stored.
+func (s *Setting) encode(row *queries.ScheduleUpsertParams) (err error) {
+	if s.Slot == Single {
+		row.Input, err = exactjson.Encode(orEmpty(s.Input))
+	} else {
+		row.Batch, err = s.Batch.encode()
+	}
+	if err != nil {
+		return fmt.Errorf("write what %s starts: %w", s.Slot, err)
+	}
+	return nil
+}
+
+// decode reads what encode wrote.
+func (s *Setting) decode(input, content []byte) (err error) {
+	if s.Slot == Single {
+		s.Input, err = decodeObject(input)
+	} else {
+		s.Batch, err = decodeBatch(content)
+	}
+	if err != nil {
+		return fmt.Errorf("read what %s starts: %w", s.Slot, err)
+	}
+	return nil
+}
+
+func decodeObject(text []byte) (map[string]any, error) {
+	value, err := exactjson.Decode(text)
+	members, _ := value.(map[string]any)
+	return members, err
+}
+
+// storedBatch is a BatchContent as it is stored.
+type storedBatch struct {
+	Label       string         `json:"label,omitempty"`
+	Items       exactjson.Any  `json:"items"`
+	CustomInput *exactjson.Any `json:"customInput,omitempty"`
+	Files       []string       `json:"attachmentFileNames,omitempty"`
+	Packages    []string       `json:"rawPackageIds,omitempty"`
+}
+
+func (c *BatchContent) encode() ([]byte, error) {
+	items := c.Items
+	if items == nil {
+		items = []any{}
+	}
+	stored := storedBatch{Label: c.Label, Items: exactjson.Any{Value: items}, Files: c.Files, Packages: c.Packages}
+	if c.CustomInput != nil {
+		stored.CustomInput = &exactjson.Any{Value: c.CustomInput}
+	}
+	return json.Marshal(stored)
+}
+
+func decodeBatch(text []byte) (BatchContent, error) {
+	var stored storedBatch
+	if err := json.Unmarshal(text, &stored); err != nil {
+		return BatchContent{}, err
+	}
+	c := BatchContent{Label: stored.Label, Files: stored.Files, Packages: stored.Packages}
+	c.Items, _ = stored.Items.Value.([]any)
+	if stored.CustomInput != nil {
+		c.CustomInput, _ = stored.CustomInput.Value.(map[string]any)
+	}
+	return c, nil
+}
+
+// request is the batch to start.
+func (c *BatchContent) request(tenantID, workflowID uuid.UUID) batch.Request {
+	return batch.Request{
+		TenantID: tenantID, PrincipalID: principal(workflowID), Label: c.Label,
+		Items: c.Items, Files: c.Files, Packages: c.Packages, CustomInput: c.CustomInput,
+	}
+}
+
+// principal is who starts the runs of a workflow's schedules (decisions 5.5).
+func principal(workflowID uuid.UUID) string { return "schedule:" + workflowID.String() }
+
+// within puts the fields of an error's details into a slot.
+func within(slot Slot, err error) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	for i := range f.Details {
+		f.Details[i].Field = member(string(slot), f.Details[i].Field)
+	}
+	return f
+}
+
+func member(path, name string) string {
+	if name == "" {
+		return path
+	}
+	return path + "." + name
+}
+
+func orEmpty(members map[string]any) map[string]any {
+	if members == nil {
+		return map[string]any{}
+	}
+	return members
+}

@@ -1,0 +1,235 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"tranche/internal/batch"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+const (
+	// claimMax is how many schedules one transaction fires.
+	claimMax = 500
+	// firingsKept is how many firings of a slot are kept.
+	firingsKept = 50
+	// unreadableWait is after how long a schedule whose expression cannot be
+	// read any more, which only another version of the program can have
+	// written, is looked at again.
+	unreadableWait = 24 * time.Hour
+)
+
+// firing is a schedule that is due, in the transaction that fires it.
+type firing struct {
+	queries.SysScheduleClaimRow
+	next   time.Time
+	runID  uuid.UUID
+	status Status
+	reason string
+}
+
+// Fire fires schedules that are due and that no other process holds, at most
+// 500, and returns how many it held. However late it is, a schedule fires once,
+// under the time that was announced, and goes on with the first time from now
+// on (decisions 7.3).
+func (s *Service) Fire(ctx context.Context) (held int, err error) {
+	now, err := s.Clock(ctx, s.Pool)
+	if err != nil {
+		return 0, postgres.Translate(err)
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		rows, err := s.q.SysScheduleClaim(ctx, tx, queries.SysScheduleClaimParams{Now: now, SchedulesMax: claimMax})
+		if held = len(rows); err != nil || held == 0 {
+			return err
+		}
+		firings, err := plan(rows, now)
+		if err != nil {
+			return err
+		}
+		if err := s.skipRunning(ctx, tx, firings); err != nil {
+			return err
+		}
+		fresh, err := s.record(ctx, tx, firings, now)
+		if err != nil {
+			return err
+		}
+		if err := s.start(ctx, tx, fresh); err != nil {
+			return err
+		}
+		return s.advance(ctx, tx, firings)
+	})
+	return held, err
+}
+
+// plan says when each schedule is due next and names its run.
+func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) {
+	firings := make([]*firing, len(rows))
+	for i, row := range rows {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		f := &firing{SysScheduleClaimRow: row, runID: id, status: Started}
+		fires := false
+		cron, err := ParseCron(row.Cron)
+		if err == nil {
+			f.next, fires = cron.Next(now, int(row.UtcDeltaHours))
+		}
+		if !fires {
+			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(unreadableWait)
+		}
+		firings[i] = f
+	}
+	return firings, nil
+}
+
+// skipRunning marks the firings whose predecessor still runs.
+func (s *Service) skipRunning(ctx context.Context, tx pgx.Tx, firings []*firing) error {
+	tenants, workflows, slots := keys(firings)
+	running, err := s.q.SysScheduleListRunning(ctx, tx, queries.SysScheduleListRunningParams{
+		TenantIds: tenants, WorkflowIds: workflows, Slots: slots,
+	})
+	if err != nil {
+		return fmt.Errorf("look for runs that go on: %w", err)
+	}
+	for _, position := range running {
+		f := firings[position-1]
+		f.status, f.reason = Skipped, "the run of the firing before it had not ended"
+	}
+	return nil
+}
+
+// record writes the firings and returns those that are to start a run: a time
+// that has fired before, because the clock went back, starts none.
+func (s *Service) record(ctx context.Context, tx pgx.Tx, firings []*firing, now time.Time) ([]*firing, error) {
+	var params queries.SysScheduleFiringInsertManyParams
+	params.TenantIds, params.WorkflowIds, params.Slots = keys(firings)
+	params.FiredAt = now
+	for _, f := range firings {
+		params.ScheduledAt = append(params.ScheduledAt, f.NextRunAt)
+		params.Statuses = append(params.Statuses, string(f.status))
+		params.Reasons = append(params.Reasons, f.reason)
+		params.RunIds = append(params.RunIds, f.runID)
+	}
+	positions, err := s.q.SysScheduleFiringInsertMany(ctx, tx, params)
+	if err != nil {
+		return nil, fmt.Errorf("record firings: %w", err)
+	}
+	var fresh []*firing
+	for _, position := range positions {
+		if f := firings[position-1]; f.status == Started {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh, nil
+}
+
+// start records the runs of firings with their jobs.
+func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error {
+	var executions []execution.Pending
+	var begin []river.InsertManyParams
+	for _, f := range firings {
+		job := jobs.ScheduleFiring{TenantID: f.TenantID, WorkflowID: f.WorkflowID}
+		if Slot(f.Slot) == Batch {
+			job.BatchID = f.runID
+			if err := s.startBatch(ctx, tx, f); err != nil {
+				return err
+			}
+			if f.status != Started {
+				continue
+			}
+		} else {
+			job.ExecutionID = f.runID
+			input, err := decodeObject(f.Input)
+			if err != nil {
+				return fmt.Errorf("read the input of the schedule of workflow %s: %w", f.WorkflowID, err)
+			}
+			executions = append(executions, execution.Pending{
+				ID: f.runID, TenantID: f.TenantID, PrincipalID: principal(f.WorkflowID), WorkflowID: f.WorkflowID, Input: input, IsTest: f.IsTest,
+			})
+		}
+		begin = append(begin, river.InsertManyParams{Args: job})
+	}
+	if len(begin) == 0 {
+		return nil
+	}
+	if err := s.Executions.RecordTx(ctx, tx, executions); err != nil {
+		return err
+	}
+	if _, err := s.Jobs.InsertManyFastTx(ctx, tx, begin); err != nil {
+		return fmt.Errorf("insert the jobs of firings: %w", err)
+	}
+	return nil
+}
+
+// startBatch records the batch of a firing. Where that cannot be, the firing
+// says why and the others go on.
+func (s *Service) startBatch(ctx context.Context, tx pgx.Tx, f *firing) error {
+	content, err := decodeBatch(f.Batch)
+	if err != nil {
+		return fmt.Errorf("read the batch of the schedule of workflow %s: %w", f.WorkflowID, err)
+	}
+	request := content.request(f.TenantID, f.WorkflowID)
+	request.Alias, request.IsTest = f.Alias, f.IsTest
+	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		return s.Batches.RecordTx(ctx, savepoint, f.runID, f.WorkflowID, request)
+	})
+	if err = postgres.Translate(err); err == nil {
+		return nil
+	}
+	if ctx.Err() != nil || errors.Is(err, fault.Unavailable) {
+		return err
+	}
+	f.status, f.reason = Failed, fault.From(err).Message
+	if errors.Is(err, batch.ErrNothingToRepeat) {
+		f.status = Skipped
+	}
+	if errors.Is(fault.From(err), fault.Internal) {
+		s.Log.ErrorContext(ctx, "a scheduled batch cannot be started", "workflow", f.WorkflowID, "error", err)
+	}
+	return s.q.ScheduleFiringRefuse(ctx, tx, queries.ScheduleFiringRefuseParams{
+		TenantID: f.TenantID, WorkflowID: f.WorkflowID, Slot: f.Slot, ScheduledAt: f.NextRunAt, Status: string(f.status), Reason: f.reason,
+	})
+}
+
+// advance moves the schedules on and forgets their oldest firings.
+func (s *Service) advance(ctx context.Context, tx pgx.Tx, firings []*firing) error {
+	tenants, workflows, slots := keys(firings)
+	next := make([]time.Time, len(firings))
+	for i, f := range firings {
+		next[i] = f.next
+	}
+	err := s.q.SysScheduleAdvance(ctx, tx, queries.SysScheduleAdvanceParams{
+		TenantIds: tenants, WorkflowIds: workflows, Slots: slots, NextRunAt: next,
+	})
+	if err != nil {
+		return fmt.Errorf("move schedules on: %w", err)
+	}
+	err = s.q.SysScheduleFiringPrune(ctx, tx, queries.SysScheduleFiringPruneParams{
+		TenantIds: tenants, WorkflowIds: workflows, Slots: slots, FiringsKept: firingsKept,
+	})
+	if err != nil {
+		return fmt.Errorf("forget old firings: %w", err)
+	}
+	return nil
+}
+
+// keys are the columns that name the schedules.
+func keys(firings []*firing) (tenants, workflows []uuid.UUID, slots []string) {
+	for _, f := range firings {
+		tenants = append(tenants, f.TenantID)
+		workflows = append(workflows, f.WorkflowID)
+		slots = append(slots, f.Slot)
+	}
+	return tenants, workflows, slots
+}

@@ -14,6 +14,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
+	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -29,7 +30,7 @@ const (
 // drive runs the execution until it has ended or waits, and records which.
 // Finished is nil when it waits or was handed over.
 func (r *run) drive(ctx context.Context) (*Finished, error) {
-	verdict, err := r.service.Runner.Drive(ctx, &r.engine, r.checkpoint)
+	verdict, err := r.service.Runner.Drive(workflow.WithTenant(ctx, r.tenantID), &r.engine, r.checkpoint)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, errors.Join(errStopping, r.handOver(ctx))

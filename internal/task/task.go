@@ -21,6 +21,8 @@ import (
 // Ports are what programs reach the outside through.
 type Ports struct {
 	HTTP *egress.Client
+	// FindAuthorization answers authorization-check.
+	FindAuthorization FindAuthorization
 	// Log takes why a request got no answer, which callers do not see; nil
 	// leaves it unsaid.
 	Log *slog.Logger
@@ -32,11 +34,12 @@ func Types(ports Ports) map[string]workflow.TaskType {
 		ports.Log = slog.New(slog.DiscardHandler)
 	}
 	return map[string]workflow.TaskType{
-		"http-request":   httpRequestType{http: ports.HTTP, log: ports.Log},
-		"transform":      transformType{},
-		"switch":         switchType{},
-		"decision-table": decisionTableType{},
-		"end":            endType{},
+		"http-request":        httpRequestType{http: ports.HTTP, log: ports.Log},
+		"transform":           transformType{},
+		"switch":              switchType{},
+		"decision-table":      decisionTableType{},
+		"end":                 endType{},
+		"authorization-check": authorizationCheckType{find: ports.FindAuthorization},
 	}
 }
 

@@ -112,8 +112,7 @@ func killDemo(t *testing.T, dir string) {
 	defer late.Stop()
 	lines, killed := bufio.NewScanner(stdout), false
 	for lines.Scan() {
-		if !killed && strings.Contains(lines.Text(), "uploaded ") {
-			time.Sleep(time.Second)
+		if !killed && strings.Contains(lines.Text(), "  processing ") {
 			require.NoError(t, command.Process.Kill())
 			killed = true
 		}

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -132,10 +133,8 @@ func TestABadItemFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items, bad := newItems(10), errors.New("a bad row")
 		w := &writes{fail: func(group []*ended) error {
-			for _, it := range group {
-				if it == items[3] {
-					return bad
-				}
+			if slices.Contains(group, items[3]) {
+				return bad
 			}
 			return nil
 		}}

@@ -1,0 +1,486 @@
+package schedule_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/batch"
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/pgtest"
+	"tranche/internal/schedule"
+	"tranche/internal/storage"
+	"tranche/internal/task"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// clock is one that a test sets.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+func (c *clock) now(context.Context, queries.DBTX) (time.Time, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at, nil
+}
+
+// noon is when the clocks of tests begin.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// bundle is a tenant on a database of its own.
+type bundle struct {
+	pool    *pgxpool.Pool
+	catalog *catalog.Catalog
+	tenant  uuid.UUID
+	clock   *clock
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	pool := pgtest.Pool(t)
+	return &bundle{
+		pool: pool, catalog: catalog.New(pool, task.Types(task.Ports{})), tenant: pgtest.Tenant(t, pool).ID,
+		clock: &clock{at: noon},
+	}
+}
+
+// replica returns the schedules of a process with the given clock.
+func (b *bundle) replica(t *testing.T, now schedule.Clock) *schedule.Service {
+	t.Helper()
+	id, log := uuid.New(), slog.New(slog.DiscardHandler)
+	client, err := jobs.NewClient(b.pool, jobs.Config{ProcessID: id, Logger: log})
+	require.NoError(t, err)
+	executions := execution.New(execution.Config{
+		Pool: b.pool, Jobs: client, Catalog: b.catalog, ProcessID: id, Clock: time.Now, Log: log,
+		Runner: &engine.Runner{Clock: time.Now, Log: log},
+	})
+	t.Cleanup(func() { executions.Stop(context.Background()) })
+	return schedule.New(schedule.Config{
+		Pool: b.pool, Jobs: client, Catalog: b.catalog, Executions: executions, Clock: now, Log: log,
+		Batches: batch.New(batch.Config{
+			Pool: b.pool, Jobs: client, Catalog: b.catalog, Executions: executions, Store: storage.New(b.pool), Clock: time.Now, Log: log,
+		}),
+	})
+}
+
+// publish makes a workflow active whose input needs an amount and has a default.
+func (b *bundle) publish(t *testing.T) uuid.UUID {
+	t.Helper()
+	w := pgtest.PublishedWorkflow(t, b.pool, b.tenant, func(row *queries.WorkflowInsertParams) {
+		row.InputSchema = json.RawMessage(`{"type":"object","required":["amount"],"properties":{
+			"amount":{"type":"number"},"currency":{"type":"string","default":"EUR"},"borrowerId":{"type":"string"}}}`)
+	})
+	return w.ID
+}
+
+func (b *bundle) configure(t *testing.T, s *schedule.Service, workflow uuid.UUID, settings ...schedule.Setting) []schedule.Schedule {
+	t.Helper()
+	configured, err := s.Configure(t.Context(), b.tenant, workflow, false, settings)
+	require.NoError(t, err)
+	return configured
+}
+
+func (b *bundle) firings(t *testing.T, s *schedule.Service, workflow uuid.UUID) []schedule.Firing {
+	t.Helper()
+	_, firings, err := s.Get(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	return firings
+}
+
+func (b *bundle) text(t *testing.T, sql string, args ...any) string {
+	t.Helper()
+	var text string
+	require.NoError(t, b.pool.QueryRow(t.Context(), sql, args...).Scan(&text))
+	return text
+}
+
+// end ends all executions, as their jobs would.
+func (b *bundle) end(t *testing.T) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), `UPDATE executions SET status = 'completed' WHERE status = 'pending'`)
+	require.NoError(t, err)
+}
+
+func fire(t *testing.T, s *schedule.Service, held int) {
+	t.Helper()
+	n, err := s.Fire(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, held, n)
+}
+
+func single(cron, input string) schedule.Setting {
+	value, err := exactjson.Decode([]byte(input))
+	if err != nil {
+		panic(err)
+	}
+	members, _ := value.(map[string]any)
+	return schedule.Setting{Slot: schedule.Single, Cron: cron, Input: members}
+}
+
+func TestFiringStartsAnExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	configured := b.configure(t, s, workflow, single("30 12 * * *", `{"amount":1.10,"borrowerId":"B-1"}`))
+	require.Equal(t, noon.Add(30*time.Minute), configured[0].NextRunAt)
+
+	b.clock.set(noon.Add(30*time.Minute - time.Second))
+	fire(t, s, 0)
+	b.clock.set(noon.Add(30*time.Minute + time.Second))
+	fire(t, s, 1)
+	fire(t, s, 0)
+
+	firings := b.firings(t, s, workflow)
+	require.Len(t, firings, 1)
+	require.Equal(t, schedule.Firing{
+		Slot: schedule.Single, ScheduledAt: noon.Add(30 * time.Minute), FiredAt: noon.Add(30*time.Minute + time.Second),
+		Status: schedule.Started, ExecutionID: firings[0].ExecutionID,
+	}, firings[0])
+	require.Equal(t, "pending schedule:"+workflow.String()+" B-1 f", b.text(t,
+		`SELECT concat_ws(' ', status, principal_id, borrower_id, is_test) FROM executions WHERE id = $1`, firings[0].ExecutionID))
+	require.Equal(t, `{"amount":1.10,"borrowerId":"B-1","currency":"EUR"}`, b.text(t,
+		`SELECT input::text FROM execution_payloads WHERE execution_id = $1`, firings[0].ExecutionID))
+	require.Equal(t, "schedule_firing schedule available "+firings[0].ExecutionID.String(), b.text(t,
+		`SELECT concat_ws(' ', kind, queue, state, args ->> 'execution_id') FROM river.river_job`))
+	schedules, _, err := s.Get(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	require.Equal(t, noon.Add(24*time.Hour+30*time.Minute), schedules[0].NextRunAt)
+}
+
+// A firing is skipped, and recorded, while the run before it goes on.
+func TestFiringWaitsForItsPredecessor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	b.configure(t, s, workflow, single("* * * * *", `{"amount":1}`))
+	var got []schedule.Status
+	for minute, status := range []string{"pending", "running", "running", "failed", "timeout", "cancelled", "completed", "pending"} {
+		b.clock.set(noon.Add(time.Duration(minute+1) * time.Minute))
+		fire(t, s, 1)
+		firing := b.firings(t, s, workflow)[0]
+		got = append(got, firing.Status)
+		if firing.Status == schedule.Skipped {
+			require.Equal(t, "the run of the firing before it had not ended", firing.Reason)
+		}
+		_, err := b.pool.Exec(t.Context(), `UPDATE executions SET status = $1 WHERE id = (SELECT max(id::text)::uuid FROM executions)`, status)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []schedule.Status{
+		schedule.Started, schedule.Skipped, schedule.Skipped, schedule.Skipped,
+		schedule.Started, schedule.Started, schedule.Started, schedule.Started,
+	}, got)
+}
+
+// After a downtime one missed firing is made up for.
+func TestOneMissedFiringIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	b.configure(t, s, workflow, single("*/10 * * * *", `{"amount":1}`))
+	back := noon.Add(5*time.Hour + 3*time.Minute)
+	b.clock.set(back)
+	fire(t, s, 1)
+	fire(t, s, 0)
+	firings := b.firings(t, s, workflow)
+	require.Len(t, firings, 1)
+	require.Equal(t, noon.Add(10*time.Minute), firings[0].ScheduledAt)
+	require.Equal(t, back, firings[0].FiredAt)
+	schedules, _, err := s.Get(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	require.Equal(t, noon.Add(5*time.Hour+10*time.Minute), schedules[0].NextRunAt)
+}
+
+// A time that has fired does not fire again when the clock goes back and the
+// schedule is configured anew.
+func TestClockGoesBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	for range 3 {
+		b.clock.set(noon)
+		_, err := s.Delete(t.Context(), b.tenant, workflow, []schedule.Slot{schedule.Single})
+		require.NoError(t, err)
+		b.configure(t, s, workflow, single("5 * * * *", `{"amount":1}`))
+		b.clock.set(noon.Add(6 * time.Minute))
+		fire(t, s, 1)
+		b.end(t)
+	}
+	require.Len(t, b.firings(t, s, workflow), 1)
+	require.Equal(t, "1 1", b.text(t, `SELECT (SELECT count(*) FROM executions) || ' ' || (SELECT count(*) FROM river.river_job)`))
+}
+
+func TestFiringStartsABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	items := []any{map[string]any{"amount": json.Number("1.10")}}
+	own, repeating, empty := b.publish(t), b.publish(t), b.publish(t)
+	b.configure(t, s, own, schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *", Batch: schedule.BatchContent{
+		Label: "nightly", Items: items, CustomInput: map[string]any{"campaign": "x"},
+	}})
+	b.configure(t, s, repeating, schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *"})
+	b.configure(t, s, empty, schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *"})
+	for i, label := range []string{"older", "newest"} {
+		_, err := b.pool.Exec(t.Context(), `INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, status, items, custom_input)
+			SELECT $1, tenant_id, id, alias, version, 'p', $2, 'complete', $3::json, '{"n":1.50}' FROM workflows WHERE id = $4`,
+			pgtest.NewID(t), label, fmt.Sprintf(`[{"amount":%d.50}]`, i), repeating)
+		require.NoError(t, err)
+	}
+	b.clock.set(noon.Add(time.Minute))
+	fire(t, s, 3)
+
+	firing := b.firings(t, s, own)[0]
+	require.Equal(t, schedule.Started, firing.Status)
+	require.Equal(t, `nightly schedule:`+own.String()+` pending [{"amount":1.10}] {"campaign":"x"}`, b.text(t,
+		`SELECT concat_ws(' ', label, principal_id, status, items::text, custom_input::text) FROM execution_batches WHERE id = $1`, firing.BatchID))
+	require.Equal(t, "schedule_firing schedule", b.text(t, `SELECT concat_ws(' ', kind, queue) FROM river.river_job WHERE args ->> 'batch_id' = $1`, firing.BatchID.String()))
+
+	firing = b.firings(t, s, repeating)[0]
+	require.Equal(t, schedule.Started, firing.Status)
+	require.Equal(t, `[{"amount":1.50}] {"n":1.50} t`, b.text(t,
+		`SELECT concat_ws(' ', items::text, custom_input::text, label = workflow_alias) FROM execution_batches WHERE id = $1`, firing.BatchID))
+
+	firing = b.firings(t, s, empty)[0]
+	require.Equal(t, schedule.Skipped, firing.Status)
+	require.Equal(t, "the workflow has no batch whose sources could be repeated", firing.Reason)
+	require.Equal(t, "2", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+
+	b.clock.set(noon.Add(time.Hour + time.Minute))
+	fire(t, s, 3)
+	require.Equal(t, schedule.Skipped, b.firings(t, s, own)[0].Status, "the batch before has not ended")
+	_, err := b.pool.Exec(t.Context(), `UPDATE execution_batches SET status = 'complete'`)
+	require.NoError(t, err)
+	b.clock.set(noon.Add(2*time.Hour + time.Minute))
+	fire(t, s, 3)
+	require.Equal(t, schedule.Started, b.firings(t, s, own)[0].Status)
+}
+
+// A batch that cannot be started fails alone.
+func TestBatchThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	broken, sound := b.publish(t), b.publish(t)
+	source, err := storage.New(b.pool).CreatePackage(t.Context(), b.pool, b.tenant, storage.PackageRaw)
+	require.NoError(t, err)
+	b.configure(t, s, broken, schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *", Batch: schedule.BatchContent{Packages: []string{source.String()}}})
+	b.configure(t, s, sound, single("1 * * * *", `{"amount":1}`))
+	_, err = b.pool.Exec(t.Context(), `DELETE FROM packages`)
+	require.NoError(t, err)
+	b.clock.set(noon.Add(time.Minute))
+	fire(t, s, 2)
+	firing := b.firings(t, s, broken)[0]
+	require.Equal(t, schedule.Failed, firing.Status)
+	require.Equal(t, "there is no such package", firing.Reason)
+	require.Equal(t, schedule.Started, b.firings(t, s, sound)[0].Status)
+	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM execution_batches`))
+	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+}
+
+func TestArchivingAndDeletingEndSchedules(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	b.configure(t, s, workflow, single("* * * * *", `{"amount":1}`), schedule.Setting{Slot: schedule.Batch, Cron: "* * * * *"})
+	draft, err := b.catalog.CreateDraft(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	_, err = b.catalog.Publish(t.Context(), b.tenant, draft.ID)
+	require.NoError(t, err)
+	inherited, _, err := s.Get(t.Context(), b.tenant, draft.ID)
+	require.NoError(t, err)
+	require.Empty(t, inherited, "a new version has no schedules")
+	schedules, _, err := s.Get(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	require.Len(t, schedules, 2, "and takes none away")
+
+	_, err = b.catalog.Archive(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	schedules, _, err = s.Get(t.Context(), b.tenant, workflow)
+	require.NoError(t, err)
+	require.Empty(t, schedules)
+	b.clock.set(noon.Add(time.Hour))
+	fire(t, s, 0)
+	_, err = s.Configure(t.Context(), b.tenant, workflow, false, []schedule.Setting{single("* * * * *", `{"amount":1}`)})
+	require.ErrorIs(t, err, fault.Conflict)
+	require.NoError(t, b.catalog.Delete(t.Context(), b.tenant, workflow))
+	_, _, err = s.Get(t.Context(), b.tenant, workflow)
+	require.ErrorIs(t, err, fault.NotFound)
+}
+
+// Of the firings of a slot the newest are kept.
+func TestFiringsAreForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	b.configure(t, s, workflow, single("* * * * *", `{"amount":1}`))
+	for minute := range 60 {
+		b.clock.set(noon.Add(time.Duration(minute+1) * time.Minute))
+		fire(t, s, 1)
+	}
+	require.Equal(t, "50", b.text(t, `SELECT count(*)::text FROM schedule_firings`))
+	firings := b.firings(t, s, workflow)
+	require.Len(t, firings, 20)
+	require.Equal(t, noon.Add(time.Hour), firings[0].ScheduledAt)
+}
+
+// consistent fails the test unless every firing that started has one run with
+// one job, and there are no others.
+func (b *bundle) consistent(t *testing.T) {
+	t.Helper()
+	require.Equal(t, "t t t t", b.text(t, `SELECT concat_ws(' ',
+		(SELECT count(*) FROM executions) = (SELECT count(*) FROM schedule_firings WHERE status = 'started'),
+		(SELECT count(*) FROM execution_payloads) = (SELECT count(*) FROM executions),
+		(SELECT count(*) FROM river.river_job WHERE kind = 'schedule_firing') = (SELECT count(*) FROM executions),
+		NOT EXISTS (SELECT FROM executions e WHERE NOT EXISTS (SELECT FROM schedule_firings f WHERE f.execution_id = e.id)
+			OR NOT EXISTS (SELECT FROM river.river_job j WHERE j.args ->> 'execution_id' = e.id::text)))`))
+}
+
+// Three replicas fire together, and each is killed at any moment: every time of
+// every schedule fires, and none twice.
+func TestEveryTimeFiresOnceWhateverIsKilled(t *testing.T) {
+	t.Parallel()
+	const minutes, workflows = 40, 12
+	b := setup(t)
+	replicas := []*schedule.Service{b.replica(t, b.clock.now), b.replica(t, b.clock.now), b.replica(t, b.clock.now)}
+	for range workflows {
+		b.configure(t, replicas[0], b.publish(t), single("* * * * *", `{"amount":1}`))
+	}
+	killed := 0
+	for minute := range minutes {
+		b.clock.set(noon.Add(time.Duration(minute+1)*time.Minute + time.Second))
+		var group sync.WaitGroup
+		errs := make([]error, len(replicas))
+		for i, replica := range replicas {
+			group.Go(func() {
+				ctx, kill := context.WithTimeout(t.Context(), rand.N(50*time.Millisecond))
+				defer kill()
+				_, errs[i] = replica.Fire(ctx)
+			})
+		}
+		group.Wait()
+		for _, err := range errs {
+			if err != nil {
+				killed++
+			}
+		}
+		require.Eventually(t, func() bool { // the survivor; what the killed held is let go by the server
+			_, err := replicas[minute%3].Fire(t.Context())
+			require.NoError(t, err)
+			return b.text(t, `SELECT count(*)::text FROM schedules WHERE next_run_at <= $1`, noon.Add(time.Duration(minute+1)*time.Minute+time.Second)) == "0"
+		}, 10*time.Second, 5*time.Millisecond)
+		b.end(t)
+	}
+	t.Logf("%d of %d firings were killed", killed, minutes*len(replicas))
+	require.Positive(t, killed)
+	require.Equal(t, fmt.Sprint(minutes*workflows), b.text(t, `SELECT count(*)::text FROM schedule_firings`))
+	require.Equal(t, fmt.Sprint(minutes), b.text(t, `SELECT count(DISTINCT scheduled_at)::text FROM schedule_firings`))
+	b.consistent(t)
+}
+
+// The clocks of three replicas jump, each by itself and up to an hour to either
+// side: no time fires twice, and a run is started for each that is recorded.
+func TestNoTimeFiresTwiceWhateverTheClocksSay(t *testing.T) {
+	t.Parallel()
+	const workflows = 12
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	var ids []uuid.UUID
+	for range workflows {
+		ids = append(ids, b.publish(t))
+		b.configure(t, s, ids[len(ids)-1], single("*/3 * * * *", `{"amount":1}`))
+	}
+	jumping := func(ctx context.Context, db queries.DBTX) (time.Time, error) {
+		now, err := b.clock.now(ctx, db)
+		return now.Add(rand.N(2*time.Hour) - time.Hour), err
+	}
+	var group sync.WaitGroup
+	for range 3 {
+		replica := b.replica(t, jumping)
+		group.Go(func() {
+			for range 60 {
+				if _, err := replica.Fire(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for minute := range 60 {
+		b.clock.set(noon.Add(time.Duration(minute) * time.Minute))
+		id := ids[minute%workflows]
+		if minute%2 == 0 { // configured anew in between, which may take it back
+			b.configure(t, s, id, single("*/3 * * * *", `{"amount":1}`))
+		}
+		b.end(t)
+	}
+	group.Wait()
+	b.consistent(t)
+	require.NotEqual(t, "0", b.text(t, `SELECT count(*)::text FROM schedule_firings WHERE status = 'started'`))
+}
+
+// Ten thousand schedules are due in the same second: three replicas fire each
+// once.
+func TestManySchedulesDueInTheSameSecond(t *testing.T) {
+	t.Parallel()
+	const schedules = 10_000
+	b := setup(t)
+	_, err := b.pool.Exec(t.Context(), `
+		WITH alias AS (
+			INSERT INTO workflow_aliases SELECT $1, 'w' || i, 1 FROM generate_series(1, $2::integer) i RETURNING tenant_id, alias
+		), workflow AS (
+			INSERT INTO workflows (id, tenant_id, alias, version, name, status, input_schema, tasks, edges)
+			SELECT gen_random_uuid(), tenant_id, alias, 1, alias, 'active', '{}', '[{"id":"done","type":"end"}]', '[]' FROM alias RETURNING id, tenant_id
+		)
+		INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input)
+		SELECT tenant_id, id, 'schedule', '0 * * * *', 0, $3, false, '{"amount":1.10}' FROM workflow`, b.tenant, schedules, noon)
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), `ANALYZE workflows, schedules`)
+	require.NoError(t, err)
+	began := time.Now()
+	var group sync.WaitGroup
+	for range 3 {
+		replica := b.replica(t, b.clock.now)
+		group.Go(func() {
+			for held := 1; held > 0; {
+				var err error
+				if held, err = replica.Fire(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d schedules fired in %v", schedules, time.Since(began))
+	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(DISTINCT workflow_id)::text FROM schedule_firings WHERE status = 'started'`))
+	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(DISTINCT workflow_id)::text FROM executions`))
+	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(*)::text FROM schedules WHERE next_run_at = $1`, noon.Add(time.Hour)))
+	b.consistent(t)
+}

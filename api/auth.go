@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/identity"
 )
@@ -31,12 +32,16 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	}
 	p, err := s.verify(ctx)
 	if err != nil {
+		s.noteRefusal(audit.Refusal{}, err)
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}
 	noted := context.WithValue(noteTenant(ctx.Context(), p.TenantSlug), principalKey{}, p)
+	noted = audit.WithOrigin(noted, p.ClientID.String(), requestID(noted))
 	if !p.Has(scope) {
-		problem := s.problem(noted, fault.New(fault.Forbidden, "the token lacks the scope %s", scope))
+		err := fault.New(fault.Forbidden, "the token lacks the scope %s", scope)
+		s.noteRefusal(audit.Refusal{TenantID: p.TenantID, ClientID: p.ClientID}, err)
+		problem := s.problem(noted, err)
 		problem.header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s"`, scope))
 		s.refuse(ctx, problem)
 		return
@@ -54,6 +59,17 @@ func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
 		return identity.Principal{}, fault.New(fault.Unauthorized, "the Authorization header must be: Bearer and a token")
 	}
 	return s.config.Verify(ctx.Context(), strings.TrimSpace(token))
+}
+
+// noteRefusal has a request counted that is answered with 401 or 403. The texts
+// of such errors are few and repeat nothing that was sent.
+func (s *Server) noteRefusal(refusal audit.Refusal, err error) {
+	f := fault.From(err)
+	if s.config.Refused == nil || f.Kind != fault.Unauthorized && f.Kind != fault.Forbidden {
+		return
+	}
+	refusal.Status, refusal.Reason = answerOf(f.Kind).status, f.Message
+	s.config.Refused(refusal)
 }
 
 // refuse answers with a problem instead of calling the handler.

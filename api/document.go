@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -57,6 +58,7 @@ func humaConfig() huma.Config {
 		"RetryAfter": {Description: "Whole seconds after which to try again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		"Allow":      {Description: "The methods that the path has.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
+	maps.Copy(config.Components.Headers, limitHeaders())
 	config.Components.Responses = problemResponses()
 	return config
 }
@@ -91,7 +93,7 @@ func problemSamples() []problemSample {
 		{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The body is not of a type that the operation takes.", "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json in UTF-8", "", "", ""},
 		{http.StatusRequestedRangeNotSatisfiable, "RangeNotSatisfiable", "The file does not have the part that Range names.", "RANGE_NOT_SATISFIABLE", "the file does not have the part that Range names", "", "", ""},
 		{http.StatusUnprocessableEntity, "UnprocessableEntity", "The request is well-formed but cannot be processed.", "UNPROCESSABLE_ENTITY", "the input does not match the workflow's schema", "amount", "must be number, but is string", "INPUT_SCHEMA_MISMATCH"},
-		{http.StatusTooManyRequests, "TooManyRequests", "The rate limit of the tenant is used up.", "RATE_LIMITED", "too many requests", "", "", ""},
+		{http.StatusTooManyRequests, "TooManyRequests", "The rate limit of the tenant is used up; a request after Retry-After finds room.", "RATE_LIMITED", "more than 50 requests of this kind in 60 s", "", "", ""},
 		{http.StatusInternalServerError, "InternalServerError", "An unexpected error; the log has its cause under the request id.", "INTERNAL_ERROR", "an unexpected error occurred", "", "", ""},
 		{http.StatusServiceUnavailable, "ServiceUnavailable", "The service is temporarily unavailable.", "SERVICE_UNAVAILABLE", "the database cannot be reached", "", "", ""},
 	}
@@ -128,6 +130,9 @@ func problemResponses() map[string]*huma.Response {
 		if sample.status == http.StatusTooManyRequests || sample.status == http.StatusServiceUnavailable {
 			response.Headers["Retry-After"] = &huma.Header{Ref: "#/components/headers/RetryAfter"}
 		}
+		if sample.status == http.StatusTooManyRequests {
+			documentLimit(response)
+		}
 		responses[sample.name] = response
 	}
 	return responses
@@ -153,6 +158,9 @@ func (s *Server) completeDocument(op *operation) {
 			response.Headers = map[string]*huma.Header{}
 		}
 		response.Headers[requestIDHeader] = &huma.Header{Ref: "#/components/headers/RequestId"}
+		if op.scope != "" && op.category != "" {
+			documentLimit(response)
+		}
 		content := response.Content[jsonType]
 		if content != nil && content.Example == nil && op.responseExample != "" && status == strconv.Itoa(h.DefaultStatus) {
 			content.Example = json.RawMessage(op.responseExample)

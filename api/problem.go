@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,7 +113,7 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 		wait = retryAfterDefault
 	}
 	if wait > 0 {
-		p.header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+		p.header.Set("Retry-After", wholeSeconds(wait))
 	}
 	if f.Kind == fault.Unauthorized {
 		p.header.Set("WWW-Authenticate", "Bearer")

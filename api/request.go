@@ -24,6 +24,7 @@ var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 // that is logged at its end.
 type request struct {
 	id          string
+	address     string // where it came from
 	tenant      string
 	executionID string
 }
@@ -56,7 +57,7 @@ func noteExecution(ctx context.Context, id uuid.UUID) context.Context {
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := s.config.Clock()
-		req := &request{id: r.Header.Get(requestIDHeader)}
+		req := &request{id: r.Header.Get(requestIDHeader), address: s.addressOf(r)}
 		if !requestIDPattern.MatchString(req.id) {
 			req.id = uuid.Must(uuid.NewV7()).String()
 		}

@@ -35,6 +35,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,6 +44,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/audit"
 	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
 	"tranche/internal/consent"
@@ -61,6 +63,13 @@ type Config struct {
 	// Verify returns whom a bearer token speaks for; its refusals are
 	// fault.Unauthorized. identity.Service.Verify.
 	Verify func(ctx context.Context, token string) (identity.Principal, error)
+	// Admit counts a request against the limit of its tenant; over it the error is
+	// fault.RateLimited. Nil limits nothing. identity.Service.Admit.
+	Admit func(context.Context, identity.Principal, identity.LimitCategory) (identity.Allowance, error)
+	// Refused, unless nil, is told of every request answered with 401 or 403.
+	Refused func(audit.Refusal)
+	// TrustedProxies are those whose X-Forwarded-For tells where a request came from.
+	TrustedProxies []netip.Prefix
 	// Ready holds the checks of /readyz by name; an error says what is not ready.
 	Ready map[string]func(context.Context) error
 	// HealthOnly leaves out everything but the health checks: for processes
@@ -99,7 +108,7 @@ func New(config Config) *Server {
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))
-	s.huma.UseMiddleware(s.authenticate, s.checkParameters, s.readBody)
+	s.huma.UseMiddleware(s.authenticate, s.limitRate, s.checkParameters, s.readBody)
 
 	healthRoutes(s)
 	if !config.HealthOnly {

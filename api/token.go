@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"tranche/internal/audit"
+	"tranche/internal/identity"
 )
 
 // TokenRequest holds the credentials of a client.
@@ -37,8 +40,17 @@ type JSONWebKey struct {
 	Use       string `json:"use" doc:"Signatures, nothing else." example:"sig"`
 }
 
+// RefreshRequest holds a refresh token.
+type RefreshRequest struct {
+	RefreshToken string `json:"refreshToken" minLength:"1" maxLength:"255" doc:"The newest refresh token of a login." example:"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ"`
+}
+
 type tokenInput struct {
 	Body TokenRequest
+}
+
+type refreshInput struct {
+	Body RefreshRequest
 }
 
 type tokenOutput struct {
@@ -55,7 +67,8 @@ func tokenRoutes(s *Server) {
 		id: "issueToken", method: http.MethodPost, path: "/identity/resources/auth/v1/api-token", tag: "Identity",
 		summary: "Get an access token",
 		description: "Exchanges a client's id and secret for an access token, which every other call carries as " +
-			"`Authorization: Bearer …`, and a refresh token. Wrong credentials and revoked clients are answered alike.",
+			"`Authorization: Bearer …`, and a refresh token. Wrong credentials and revoked clients are answered alike. " +
+			"A client may call this and `api-token/refresh` 60 times a minute; after 10 failures in a minute an address is refused for that client.",
 		requestExample: `{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",` +
 			`"secret":"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"}`,
 		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
@@ -63,6 +76,19 @@ func tokenRoutes(s *Server) {
 			`"expiresIn":86400,"expiresAt":"Sun, 22 Nov 2026 02:09:25 GMT"}`,
 		errors: []int{http.StatusUnauthorized},
 	}, s.issueToken)
+	register(s, operation{
+		id: "refreshToken", method: http.MethodPost, path: "/identity/resources/auth/v1/api-token/refresh", tag: "Identity",
+		summary: "Refresh an access token",
+		description: "Exchanges a refresh token for a new access token and a new refresh token, which takes its place. " +
+			"A refresh token that is presented again within 60 seconds gives the same successor, so that a lost answer can be asked for again; " +
+			"presented later it revokes every token of the login. A refresh token lives for 7 days, those of one login for 30 days in all. " +
+			"A client may call this and `api-token` 60 times a minute.",
+		requestExample: `{"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ"}`,
+		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
+			`"refreshToken":"tranche_refresh_bnVsbGEgZGllcyBzaW5lIGxpbmVhIG51bGxh",` +
+			`"expiresIn":86400,"expiresAt":"Sun, 22 Nov 2026 02:09:25 GMT"}`,
+		errors: []int{http.StatusUnauthorized},
+	}, s.refreshToken)
 	register(s, operation{
 		id: "keySet", method: http.MethodGet, path: "/.well-known/jwks.json", tag: "Identity",
 		summary:     "Keys that verify access tokens",
@@ -74,8 +100,18 @@ func tokenRoutes(s *Server) {
 }
 
 func (s *Server) issueToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
-	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret)
+	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret, callerAddress(ctx))
+	return s.tokenAnswer(token, err)
+}
+
+func (s *Server) refreshToken(ctx context.Context, in *refreshInput) (*tokenOutput, error) {
+	token, err := s.config.Identity.RefreshToken(ctx, in.Body.RefreshToken, callerAddress(ctx))
+	return s.tokenAnswer(token, err)
+}
+
+func (s *Server) tokenAnswer(token identity.Token, err error) (*tokenOutput, error) {
 	if err != nil {
+		s.noteRefusal(audit.Refusal{}, err)
 		return nil, err
 	}
 	return &tokenOutput{Body: TokenAnswer{
@@ -87,7 +123,7 @@ func (s *Server) issueToken(ctx context.Context, in *tokenInput) (*tokenOutput, 
 }
 
 func (s *Server) keySet(context.Context, *struct{}) (*keySetOutput, error) {
-	out := &keySetOutput{CacheControl: "public, max-age=300"}
+	out := &keySetOutput{CacheControl: fmt.Sprintf("public, max-age=%d", int(identity.KeySetTTL.Seconds()))}
 	if err := json.Unmarshal(s.config.Identity.KeySet(), &out.Body); err != nil {
 		return nil, fmt.Errorf("read the key set: %w", err)
 	}

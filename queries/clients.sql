@@ -15,3 +15,33 @@ SELECT c.tenant_id, t.slug AS tenant_slug, c.scopes, c.is_sandbox,
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
 WHERE c.id = @id;
+
+-- name: SysClientGet :one
+-- Commands name a client alone.
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+FROM clients c
+JOIN tenants t ON t.id = c.tenant_id
+WHERE c.id = @id;
+
+-- name: ClientList :many
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+FROM clients c
+JOIN tenants t ON t.id = c.tenant_id
+WHERE c.tenant_id = @tenant_id
+ORDER BY c.id;
+
+-- name: ClientRevoke :execrows
+UPDATE clients SET revoked_at = now() WHERE tenant_id = @tenant_id AND id = @id AND revoked_at IS NULL;
+
+-- name: ClientLock :exec
+-- Rotations of one client's secrets go one after the other.
+SELECT id FROM clients WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: ClientSecretRevokeOlder :execrows
+-- Revokes all but the newest secrets.
+UPDATE client_secrets s SET revoked_at = now()
+WHERE s.tenant_id = @tenant_id AND s.client_id = @client_id AND s.revoked_at IS NULL
+  AND s.id NOT IN (
+    SELECT n.id FROM client_secrets n
+    WHERE n.tenant_id = @tenant_id AND n.client_id = @client_id AND n.revoked_at IS NULL
+    ORDER BY n.id DESC LIMIT @keep::integer);

@@ -7,6 +7,7 @@ package queries
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -35,6 +36,86 @@ func (q *Queries) ClientInsert(ctx context.Context, db DBTX, arg ClientInsertPar
 	return err
 }
 
+const clientList = `-- name: ClientList :many
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+FROM clients c
+JOIN tenants t ON t.id = c.tenant_id
+WHERE c.tenant_id = $1
+ORDER BY c.id
+`
+
+type ClientListRow struct {
+	ID         uuid.UUID
+	TenantID   uuid.UUID
+	TenantSlug string
+	Name       string
+	Scopes     []string
+	IsSandbox  bool
+	CreatedAt  time.Time
+	RevokedAt  *time.Time
+}
+
+func (q *Queries) ClientList(ctx context.Context, db DBTX, tenantID uuid.UUID) ([]ClientListRow, error) {
+	rows, err := db.Query(ctx, clientList, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ClientListRow{}
+	for rows.Next() {
+		var i ClientListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.TenantSlug,
+			&i.Name,
+			&i.Scopes,
+			&i.IsSandbox,
+			&i.CreatedAt,
+			&i.RevokedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const clientLock = `-- name: ClientLock :exec
+SELECT id FROM clients WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type ClientLockParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Rotations of one client's secrets go one after the other.
+func (q *Queries) ClientLock(ctx context.Context, db DBTX, arg ClientLockParams) error {
+	_, err := db.Exec(ctx, clientLock, arg.TenantID, arg.ID)
+	return err
+}
+
+const clientRevoke = `-- name: ClientRevoke :execrows
+UPDATE clients SET revoked_at = now() WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL
+`
+
+type ClientRevokeParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+func (q *Queries) ClientRevoke(ctx context.Context, db DBTX, arg ClientRevokeParams) (int64, error) {
+	result, err := db.Exec(ctx, clientRevoke, arg.TenantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const clientSecretInsert = `-- name: ClientSecretInsert :exec
 INSERT INTO client_secrets (id, tenant_id, client_id, secret_hash)
 VALUES ($1, $2, $3, $4)
@@ -55,6 +136,65 @@ func (q *Queries) ClientSecretInsert(ctx context.Context, db DBTX, arg ClientSec
 		arg.SecretHash,
 	)
 	return err
+}
+
+const clientSecretRevokeOlder = `-- name: ClientSecretRevokeOlder :execrows
+UPDATE client_secrets s SET revoked_at = now()
+WHERE s.tenant_id = $1 AND s.client_id = $2 AND s.revoked_at IS NULL
+  AND s.id NOT IN (
+    SELECT n.id FROM client_secrets n
+    WHERE n.tenant_id = $1 AND n.client_id = $2 AND n.revoked_at IS NULL
+    ORDER BY n.id DESC LIMIT $3::integer)
+`
+
+type ClientSecretRevokeOlderParams struct {
+	TenantID uuid.UUID
+	ClientID uuid.UUID
+	Keep     int32
+}
+
+// Revokes all but the newest secrets.
+func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg ClientSecretRevokeOlderParams) (int64, error) {
+	result, err := db.Exec(ctx, clientSecretRevokeOlder, arg.TenantID, arg.ClientID, arg.Keep)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sysClientGet = `-- name: SysClientGet :one
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+FROM clients c
+JOIN tenants t ON t.id = c.tenant_id
+WHERE c.id = $1
+`
+
+type SysClientGetRow struct {
+	ID         uuid.UUID
+	TenantID   uuid.UUID
+	TenantSlug string
+	Name       string
+	Scopes     []string
+	IsSandbox  bool
+	CreatedAt  time.Time
+	RevokedAt  *time.Time
+}
+
+// Commands name a client alone.
+func (q *Queries) SysClientGet(ctx context.Context, db DBTX, id uuid.UUID) (SysClientGetRow, error) {
+	row := db.QueryRow(ctx, sysClientGet, id)
+	var i SysClientGetRow
+	err := row.Scan(
+		&i.ID,
+		&i.TenantID,
+		&i.TenantSlug,
+		&i.Name,
+		&i.Scopes,
+		&i.IsSandbox,
+		&i.CreatedAt,
+		&i.RevokedAt,
+	)
+	return i, err
 }
 
 const sysClientGetForLogin = `-- name: SysClientGetForLogin :one

@@ -11,6 +11,42 @@ import (
 	"github.com/google/uuid"
 )
 
+const refreshTokenExists = `-- name: RefreshTokenExists :one
+SELECT EXISTS (SELECT 1 FROM refresh_tokens
+               WHERE tenant_id = $1 AND family_id = $2 AND token_hash = $3)
+`
+
+type RefreshTokenExistsParams struct {
+	TenantID  uuid.UUID
+	FamilyID  uuid.UUID
+	TokenHash []byte
+}
+
+func (q *Queries) RefreshTokenExists(ctx context.Context, db DBTX, arg RefreshTokenExistsParams) (bool, error) {
+	row := db.QueryRow(ctx, refreshTokenExists, arg.TenantID, arg.FamilyID, arg.TokenHash)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const refreshTokenFamilyRevoke = `-- name: RefreshTokenFamilyRevoke :execrows
+UPDATE refresh_token_families SET revoked_at = clock_timestamp()
+WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL
+`
+
+type RefreshTokenFamilyRevokeParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+func (q *Queries) RefreshTokenFamilyRevoke(ctx context.Context, db DBTX, arg RefreshTokenFamilyRevokeParams) (int64, error) {
+	result, err := db.Exec(ctx, refreshTokenFamilyRevoke, arg.TenantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const refreshTokenInsertFamily = `-- name: RefreshTokenInsertFamily :exec
 WITH family AS (
     INSERT INTO refresh_token_families (id, tenant_id, client_id, expires_at)
@@ -41,4 +77,108 @@ func (q *Queries) RefreshTokenInsertFamily(ctx context.Context, db DBTX, arg Ref
 		arg.FamilySeconds,
 	)
 	return err
+}
+
+const refreshTokenRotate = `-- name: RefreshTokenRotate :exec
+WITH used AS (
+    UPDATE refresh_tokens r SET used_at = clock_timestamp()
+    WHERE r.tenant_id = $3 AND r.token_hash = $4
+    RETURNING r.tenant_id, r.family_id
+)
+INSERT INTO refresh_tokens (token_hash, tenant_id, family_id, expires_at)
+SELECT $1, u.tenant_id, u.family_id,
+       least(clock_timestamp() + make_interval(secs => $2::float8), f.expires_at)
+FROM used u JOIN refresh_token_families f ON f.tenant_id = u.tenant_id AND f.id = u.family_id
+`
+
+type RefreshTokenRotateParams struct {
+	SuccessorHash []byte
+	IdleSeconds   float64
+	TenantID      uuid.UUID
+	TokenHash     []byte
+}
+
+// Marks a token used and inserts its successor, which lives no longer than the
+// family.
+func (q *Queries) RefreshTokenRotate(ctx context.Context, db DBTX, arg RefreshTokenRotateParams) error {
+	_, err := db.Exec(ctx, refreshTokenRotate,
+		arg.SuccessorHash,
+		arg.IdleSeconds,
+		arg.TenantID,
+		arg.TokenHash,
+	)
+	return err
+}
+
+const refreshTokenSweep = `-- name: RefreshTokenSweep :exec
+WITH ended AS (
+    SELECT e.id FROM refresh_token_families e
+    WHERE e.tenant_id = $1 AND e.client_id = $2 AND e.expires_at < now() - interval '2 days'
+    ORDER BY e.expires_at LIMIT 100
+), tokens AS (
+    DELETE FROM refresh_tokens r WHERE r.tenant_id = $1 AND r.family_id IN (SELECT id FROM ended)
+)
+DELETE FROM refresh_token_families f WHERE f.tenant_id = $1 AND f.id IN (SELECT id FROM ended)
+`
+
+type RefreshTokenSweepParams struct {
+	TenantID uuid.UUID
+	ClientID uuid.UUID
+}
+
+// Removes families of a client that ended long enough ago for the access
+// tokens issued with them to have ended too.
+func (q *Queries) RefreshTokenSweep(ctx context.Context, db DBTX, arg RefreshTokenSweepParams) error {
+	_, err := db.Exec(ctx, refreshTokenSweep, arg.TenantID, arg.ClientID)
+	return err
+}
+
+const sysRefreshTokenGetForUpdate = `-- name: SysRefreshTokenGetForUpdate :one
+SELECT r.tenant_id, t.slug AS tenant_slug, f.client_id, r.family_id, c.scopes, c.is_sandbox,
+       (f.revoked_at IS NOT NULL OR c.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL
+        OR r.expires_at <= clock_timestamp() OR f.expires_at <= clock_timestamp())::boolean AS is_over,
+       (r.used_at IS NOT NULL)::boolean AS is_used,
+       (r.used_at IS NOT NULL AND r.used_at <= clock_timestamp() - make_interval(secs => $1::float8))::boolean AS is_reused
+FROM refresh_tokens r
+JOIN refresh_token_families f ON f.tenant_id = r.tenant_id AND f.id = r.family_id
+JOIN clients c ON c.tenant_id = f.tenant_id AND c.id = f.client_id
+JOIN tenants t ON t.id = r.tenant_id
+WHERE r.token_hash = $2
+FOR UPDATE OF r
+`
+
+type SysRefreshTokenGetForUpdateParams struct {
+	GraceSeconds float64
+	TokenHash    []byte
+}
+
+type SysRefreshTokenGetForUpdateRow struct {
+	TenantID   uuid.UUID
+	TenantSlug string
+	ClientID   uuid.UUID
+	FamilyID   uuid.UUID
+	Scopes     []string
+	IsSandbox  bool
+	IsOver     bool
+	IsUsed     bool
+	IsReused   bool
+}
+
+// A refresh names the token alone; whose it is is the answer. Refreshes with
+// one token go one after the other.
+func (q *Queries) SysRefreshTokenGetForUpdate(ctx context.Context, db DBTX, arg SysRefreshTokenGetForUpdateParams) (SysRefreshTokenGetForUpdateRow, error) {
+	row := db.QueryRow(ctx, sysRefreshTokenGetForUpdate, arg.GraceSeconds, arg.TokenHash)
+	var i SysRefreshTokenGetForUpdateRow
+	err := row.Scan(
+		&i.TenantID,
+		&i.TenantSlug,
+		&i.ClientID,
+		&i.FamilyID,
+		&i.Scopes,
+		&i.IsSandbox,
+		&i.IsOver,
+		&i.IsUsed,
+		&i.IsReused,
+	)
+	return i, err
 }

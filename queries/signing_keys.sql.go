@@ -7,7 +7,6 @@ package queries
 
 import (
 	"context"
-	"time"
 )
 
 const sysSigningKeyInsert = `-- name: SysSigningKeyInsert :exec
@@ -25,21 +24,26 @@ func (q *Queries) SysSigningKeyInsert(ctx context.Context, db DBTX, arg SysSigni
 }
 
 const sysSigningKeyList = `-- name: SysSigningKeyList :many
-SELECT id, private_key, retired_at FROM signing_keys
+SELECT id, private_key,
+       (retired_at IS NULL OR retired_at > clock_timestamp())::boolean AS is_live,
+       (created_at <= clock_timestamp() - make_interval(secs => $1::float8))::boolean AS is_published
+FROM signing_keys
 WHERE retired_at IS NULL OR retired_at > now() - interval '25 hours'
 ORDER BY created_at DESC, id DESC
 `
 
 type SysSigningKeyListRow struct {
-	ID         string
-	PrivateKey []byte
-	RetiredAt  *time.Time
+	ID          string
+	PrivateKey  []byte
+	IsLive      bool
+	IsPublished bool
 }
 
 // Newest first. A retired key still verifies the tokens it signed: none lives
-// longer than a day.
-func (q *Queries) SysSigningKeyList(ctx context.Context, db DBTX) ([]SysSigningKeyListRow, error) {
-	rows, err := db.Query(ctx, sysSigningKeyList)
+// longer than a day. A key that was made just now may be unknown to those who
+// keep the published set.
+func (q *Queries) SysSigningKeyList(ctx context.Context, db DBTX, publishedSeconds float64) ([]SysSigningKeyListRow, error) {
+	rows, err := db.Query(ctx, sysSigningKeyList, publishedSeconds)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +51,12 @@ func (q *Queries) SysSigningKeyList(ctx context.Context, db DBTX) ([]SysSigningK
 	items := []SysSigningKeyListRow{}
 	for rows.Next() {
 		var i SysSigningKeyListRow
-		if err := rows.Scan(&i.ID, &i.PrivateKey, &i.RetiredAt); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.PrivateKey,
+			&i.IsLive,
+			&i.IsPublished,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -66,4 +75,36 @@ SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'))
 func (q *Queries) SysSigningKeyLock(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, sysSigningKeyLock)
 	return err
+}
+
+const sysSigningKeyRetireOthers = `-- name: SysSigningKeyRetireOthers :execrows
+UPDATE signing_keys SET retired_at = clock_timestamp() + make_interval(secs => $1::float8)
+WHERE id <> $2 AND (retired_at IS NULL OR retired_at > clock_timestamp() + make_interval(secs => $1::float8))
+`
+
+type SysSigningKeyRetireOthersParams struct {
+	Seconds float64
+	ID      string
+}
+
+// Every other key signs for so many seconds more and verifies for a day after.
+func (q *Queries) SysSigningKeyRetireOthers(ctx context.Context, db DBTX, arg SysSigningKeyRetireOthersParams) (int64, error) {
+	result, err := db.Exec(ctx, sysSigningKeyRetireOthers, arg.Seconds, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sysSigningKeyWithdrawOthers = `-- name: SysSigningKeyWithdrawOthers :execrows
+DELETE FROM signing_keys WHERE id <> $1
+`
+
+// No other key verifies anything any more.
+func (q *Queries) SysSigningKeyWithdrawOthers(ctx context.Context, db DBTX, id string) (int64, error) {
+	result, err := db.Exec(ctx, sysSigningKeyWithdrawOthers, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

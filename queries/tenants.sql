@@ -12,3 +12,9 @@ ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute
 
 -- name: TenantLimitList :many
 SELECT category, per_minute FROM tenant_limits WHERE tenant_id = @tenant_id;
+
+-- name: SysTenantLimitList :many
+SELECT tenant_id, category, per_minute FROM tenant_limits;
+
+-- name: SysTenantRevoke :execrows
+UPDATE tenants SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;

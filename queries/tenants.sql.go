@@ -41,6 +41,42 @@ func (q *Queries) SysTenantInsert(ctx context.Context, db DBTX, arg SysTenantIns
 	return err
 }
 
+const sysTenantLimitList = `-- name: SysTenantLimitList :many
+SELECT tenant_id, category, per_minute FROM tenant_limits
+`
+
+func (q *Queries) SysTenantLimitList(ctx context.Context, db DBTX) ([]TenantLimit, error) {
+	rows, err := db.Query(ctx, sysTenantLimitList)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TenantLimit{}
+	for rows.Next() {
+		var i TenantLimit
+		if err := rows.Scan(&i.TenantID, &i.Category, &i.PerMinute); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysTenantRevoke = `-- name: SysTenantRevoke :execrows
+UPDATE tenants SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL
+`
+
+func (q *Queries) SysTenantRevoke(ctx context.Context, db DBTX, id uuid.UUID) (int64, error) {
+	result, err := db.Exec(ctx, sysTenantRevoke, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const tenantLimitList = `-- name: TenantLimitList :many
 SELECT category, per_minute FROM tenant_limits WHERE tenant_id = $1
 `

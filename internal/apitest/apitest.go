@@ -79,12 +79,26 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 	return s
 }
 
-// Tenant makes a tenant.
+// Tenant makes a tenant without rate limits, so that a test may call as often
+// as it has to.
 func (s *Service) Tenant(tb testing.TB) *Tenant {
+	tb.Helper()
+	unlimited := identity.DefaultLimits()
+	for i := range unlimited {
+		unlimited[i].PerMinute = identity.Unlimited
+	}
+	return s.LimitedTenant(tb, unlimited...)
+}
+
+// LimitedTenant makes a tenant with the limits of every tenant but those given.
+func (s *Service) LimitedTenant(tb testing.TB, limits ...identity.Limit) *Tenant {
 	tb.Helper()
 	slug := "tenant-" + pgtest.NewID(tb).String()[24:]
 	made, err := identity.CreateTenant(tb.Context(), s.Pool, slug)
 	require.NoError(tb, err)
+	require.NoError(tb, pgx.BeginFunc(context.WithoutCancel(tb.Context()), s.Pool, func(tx pgx.Tx) error {
+		return identity.SetLimits(tb.Context(), tx, made.ID, limits)
+	}))
 	return &Tenant{Tenant: made, service: s}
 }
 

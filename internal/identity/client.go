@@ -5,21 +5,28 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
 const (
 	clientNameCharsMax = 128
 	secretBytes        = 32
+	// secretsLiveMax lets a client change its secret without a moment in which
+	// neither works.
+	secretsLiveMax = 2
 	// The prefixes let secret scanners, and people, see what a text is.
 	clientSecretPrefix = "tranche_secret_"
 	refreshTokenPrefix = "tranche_refresh_"
@@ -59,8 +66,93 @@ func CreateClient(ctx context.Context, tx pgx.Tx, client NewClient) (Credentials
 	if err := queries.New().ClientInsert(ctx, tx, params); err != nil {
 		return Credentials{}, fmt.Errorf("insert a client of tenant %s: %w", client.Tenant.Slug, err)
 	}
+	if err := audit.RecordTx(ctx, tx, client.Tenant.ID, audit.ClientCreate, clientID.String()); err != nil {
+		return Credentials{}, err
+	}
 	secret, err := addSecret(ctx, tx, client.Tenant.ID, clientID)
 	return Credentials{ClientID: clientID, Secret: secret}, err
+}
+
+// Client is who may present credentials.
+type Client struct {
+	ID         uuid.UUID
+	TenantID   uuid.UUID
+	TenantSlug string
+	Name       string
+	Scopes     []string
+	IsSandbox  bool
+	CreatedAt  time.Time
+	RevokedAt  *time.Time
+}
+
+// FindClient returns the client of an id, or fault.NotFound.
+func FindClient(ctx context.Context, db queries.DBTX, clientID string) (Client, error) {
+	id, err := uuid.Parse(clientID)
+	if err != nil {
+		return Client{}, fault.New(fault.NotFound, "there is no client of this id")
+	}
+	row, err := queries.New().SysClientGet(ctx, db, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Client{}, fault.Wrap(err, fault.NotFound, "there is no client of this id")
+	}
+	if err != nil {
+		return Client{}, fmt.Errorf("look up client %s: %w", id, postgres.Translate(err))
+	}
+	return Client(row), nil
+}
+
+// Clients returns the clients of a tenant in the order in which they were made.
+func Clients(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Client, error) {
+	rows, err := queries.New().ClientList(ctx, db, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("list clients of tenant %s: %w", tenantID, postgres.Translate(err))
+	}
+	clients := make([]Client, len(rows))
+	for i, row := range rows {
+		clients[i] = Client(row)
+	}
+	return clients, nil
+}
+
+// RevokeClient ends a client: its secrets, its refresh tokens and, within 5 s
+// everywhere, its access tokens. One that is revoked already stays so.
+func RevokeClient(ctx context.Context, tx pgx.Tx, client Client) error {
+	ended, err := queries.New().ClientRevoke(ctx, tx, queries.ClientRevokeParams{TenantID: client.TenantID, ID: client.ID})
+	if err != nil {
+		return fmt.Errorf("revoke client %s: %w", client.ID, err)
+	}
+	if ended == 0 {
+		return nil
+	}
+	return audit.RecordTx(ctx, tx, client.TenantID, audit.ClientRevoke, client.ID.String())
+}
+
+// RotateSecret gives a client a new secret, which is shown once. Of the earlier
+// ones the newest stays good until the next rotation, or none if alone. Tokens
+// stay as they are. A revoked client is fault.Conflict.
+func RotateSecret(ctx context.Context, tx pgx.Tx, client Client, alone bool) (Credentials, error) {
+	if client.RevokedAt != nil {
+		return Credentials{}, fault.New(fault.Conflict, "the client is revoked")
+	}
+	if err := queries.New().ClientLock(ctx, tx, queries.ClientLockParams{TenantID: client.TenantID, ID: client.ID}); err != nil {
+		return Credentials{}, fmt.Errorf("lock client %s: %w", client.ID, err)
+	}
+	secret, err := addSecret(ctx, tx, client.TenantID, client.ID)
+	if err != nil {
+		return Credentials{}, err
+	}
+	keep := int32(secretsLiveMax)
+	if alone {
+		keep = 1
+	}
+	_, err = queries.New().ClientSecretRevokeOlder(ctx, tx, queries.ClientSecretRevokeOlderParams{
+		TenantID: client.TenantID, ClientID: client.ID, Keep: keep,
+	})
+	if err != nil {
+		return Credentials{}, fmt.Errorf("revoke the older secrets of client %s: %w", client.ID, err)
+	}
+	return Credentials{ClientID: client.ID, Secret: secret},
+		audit.RecordTx(ctx, tx, client.TenantID, audit.ClientRotate, client.ID.String())
 }
 
 func (c NewClient) check() error {

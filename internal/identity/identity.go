@@ -7,6 +7,7 @@ package identity
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,13 +40,20 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// Service issues and verifies tokens. It is safe for concurrent use.
+// Service issues and verifies tokens, and counts requests against limits. It is
+// safe for concurrent use.
 type Service struct {
 	pool     *pgxpool.Pool
 	issuer   string
 	clock    func() time.Time
 	keys     *keyStore
 	verified *verifiedTokens
+	watch    *watch
+	// successorKeys derive the successor of a refresh token: one of each master
+	// key, the first of which is used.
+	successorKeys [][]byte
+	met           sync.Map // tenant id → metLimits
+	defaults      []Limit
 }
 
 // New returns a Service with the signing keys of the database loaded; where
@@ -56,13 +64,20 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) 
 	if err := keys.start(ctx); err != nil {
 		return nil, err
 	}
-	return &Service{
-		pool:     pool,
-		issuer:   cfg.Issuer,
-		clock:    cfg.Clock,
-		keys:     keys,
-		verified: newVerifiedTokens(),
-	}, nil
+	s := &Service{
+		pool:          pool,
+		issuer:        cfg.Issuer,
+		clock:         cfg.Clock,
+		keys:          keys,
+		verified:      newVerifiedTokens(),
+		watch:         &watch{pool: pool, clock: cfg.Clock, keys: keys},
+		successorKeys: cfg.Keys.DeriveAll("successors of refresh tokens"),
+		defaults:      DefaultLimits(),
+	}
+	if err := s.watch.read(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517).

@@ -31,12 +31,19 @@ const (
 	// this process ask the database.
 	keyReloadEvery   = time.Second
 	keyReloadTimeout = 3 * time.Second
+	// KeySetTTL is how long others may keep the published keys. A new key signs
+	// only after it: then everybody can have it.
+	KeySetTTL = 5 * time.Minute
+	// keyTakenUp is when every process has loaded a key that was made.
+	keyTakenUp = time.Minute
 )
 
 // keySet is what the database's signing keys are at one moment. It is never
 // changed, only replaced.
 type keySet struct {
-	signer   jose.Signer // by the newest key that is not retired; nil if there is none
+	// signer signs with the newest key that is not retired and has been published
+	// for long enough, or else with the newest; nil if there is none.
+	signer   jose.Signer
 	public   map[string]*ecdsa.PublicKey
 	document []byte // the JSON Web Key Set
 }
@@ -64,7 +71,8 @@ func (k *keyStore) start(ctx context.Context) error {
 		if err != nil || set.signer != nil {
 			return err
 		}
-		return k.makeTx(ctx, tx)
+		_, err = makeKeyTx(ctx, tx, k.master)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("make the first signing key: %w", err)
@@ -73,24 +81,62 @@ func (k *keyStore) start(ctx context.Context) error {
 	return err
 }
 
-// makeTx inserts a new ES256 key. Its id is its thumbprint (RFC 7638).
-func (k *keyStore) makeTx(ctx context.Context, tx pgx.Tx) error {
+// makeKeyTx inserts a new ES256 key and returns its id, which is its thumbprint
+// (RFC 7638).
+func makeKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return "", err
 	}
 	thumbprint, err := (&jose.JSONWebKey{Key: &private.PublicKey}).Thumbprint(crypto.SHA256)
 	if err != nil {
-		return err
+		return "", err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return err
+		return "", err
 	}
 	id := base64.RawURLEncoding.EncodeToString(thumbprint)
-	return queries.New().SysSigningKeyInsert(ctx, tx, queries.SysSigningKeyInsertParams{
-		ID: id, PrivateKey: k.master.Seal(der, "signing_keys", id),
+	return id, queries.New().SysSigningKeyInsert(ctx, tx, queries.SysSigningKeyInsertParams{
+		ID: id, PrivateKey: master.Seal(der, "signing_keys", id),
 	})
+}
+
+// RotateKey makes a new signing key and returns its id. It is published at once
+// and signs once KeySetTTL has passed; the others sign until every process has
+// taken it up, and verify what they signed for as long as that lives.
+func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
+		return "", fmt.Errorf("lock the signing keys: %w", err)
+	}
+	id, err := makeKeyTx(ctx, tx, master)
+	if err != nil {
+		return "", fmt.Errorf("make a signing key: %w", err)
+	}
+	_, err = queries.New().SysSigningKeyRetireOthers(ctx, tx, queries.SysSigningKeyRetireOthersParams{
+		ID: id, Seconds: (KeySetTTL + keyTakenUp).Seconds(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("retire the other signing keys: %w", err)
+	}
+	return id, nil
+}
+
+// ReplaceKeys makes a new signing key, removes every other one and returns its
+// id: for keys that somebody may have stolen. Every access token ends within
+// seconds; refresh tokens yield new ones.
+func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
+		return "", fmt.Errorf("lock the signing keys: %w", err)
+	}
+	id, err := makeKeyTx(ctx, tx, master)
+	if err != nil {
+		return "", fmt.Errorf("make a signing key: %w", err)
+	}
+	if _, err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
+		return "", fmt.Errorf("remove the other signing keys: %w", err)
+	}
+	return id, nil
 }
 
 // find returns the public key of an id. An unknown id makes it look into the
@@ -125,21 +171,23 @@ func (k *keyStore) reload(ctx context.Context) (*keySet, error) {
 }
 
 func (k *keyStore) load(ctx context.Context, db queries.DBTX) (*keySet, error) {
-	rows, err := queries.New().SysSigningKeyList(ctx, db)
+	rows, err := queries.New().SysSigningKeyList(ctx, db, KeySetTTL.Seconds())
 	if err != nil {
 		return nil, fmt.Errorf("load the signing keys: %w", postgres.Translate(err))
 	}
 	set := &keySet{public: make(map[string]*ecdsa.PublicKey, len(rows))}
 	document := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	signs := false // whether the signer's key is one that everybody has
 	for _, row := range rows {
 		private, err := k.open(row)
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s: %w", row.ID, err)
 		}
-		if set.signer == nil && row.RetiredAt == nil {
+		if row.IsLive && !signs && (set.signer == nil || row.IsPublished) {
 			if set.signer, err = newSigner(row.ID, private); err != nil {
 				return nil, fmt.Errorf("signing key %s: %w", row.ID, err)
 			}
+			signs = row.IsPublished
 		}
 		set.public[row.ID] = &private.PublicKey
 		document.Keys = append(document.Keys, jose.JSONWebKey{

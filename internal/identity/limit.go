@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -86,7 +87,10 @@ func SetLimits(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, limits []Limi
 			return fmt.Errorf("set limit %s of tenant %s: %w", limit.Category, tenantID, err)
 		}
 	}
-	return nil
+	if len(limits) == 0 {
+		return nil
+	}
+	return audit.RecordTx(ctx, tx, tenantID, audit.TenantLimits, tenantID.String())
 }
 
 // Limits returns a tenant's limit of every category, its own or the default.
@@ -97,15 +101,20 @@ func Limits(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Limit, 
 	}
 	limits := DefaultLimits()
 	for _, row := range rows {
-		for i := range limits {
-			if limits[i].Category != LimitCategory(row.Category) {
-				continue
-			}
-			limits[i].PerMinute = Unlimited
-			if row.PerMinute != nil {
-				limits[i].PerMinute = int(*row.PerMinute)
-			}
-		}
+		setLimit(limits, row.Category, row.PerMinute)
 	}
 	return limits, nil
+}
+
+// setLimit changes one of all limits to what a row says; null is unlimited.
+func setLimit(limits []Limit, category string, perMinute *int32) {
+	for i := range limits {
+		if limits[i].Category != LimitCategory(category) {
+			continue
+		}
+		limits[i].PerMinute = Unlimited
+		if perMinute != nil {
+			limits[i].PerMinute = int(*perMinute)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -44,7 +45,23 @@ func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, er
 	if err != nil {
 		return Tenant{}, fmt.Errorf("insert tenant %s: %w", slug, postgres.Translate(err))
 	}
+	if err := audit.RecordTx(ctx, db, id, audit.TenantCreate, id.String()); err != nil {
+		return Tenant{}, err
+	}
 	return FindTenant(ctx, db, slug)
+}
+
+// RevokeTenant ends all of a tenant's clients, within 5 s everywhere. What it
+// has stays; what runs goes on. One that is revoked already stays so.
+func RevokeTenant(ctx context.Context, tx pgx.Tx, tenant Tenant) error {
+	ended, err := queries.New().SysTenantRevoke(ctx, tx, tenant.ID)
+	if err != nil {
+		return fmt.Errorf("revoke tenant %s: %w", tenant.Slug, err)
+	}
+	if ended == 0 {
+		return nil
+	}
+	return audit.RecordTx(ctx, tx, tenant.ID, audit.TenantRevoke, tenant.ID.String())
 }
 
 // FindTenant returns the tenant of a slug, or fault.NotFound.

@@ -42,7 +42,8 @@ type Token struct {
 	ExpiresAt    time.Time // of the access token
 }
 
-// claims are those of RFC 9068 and, of our own, the tenant and the sandbox.
+// claims are those of RFC 9068 and, of our own, the tenant, the sandbox and the
+// family of refresh tokens, which is revoked as a whole.
 type claims struct {
 	Issuer     string           `json:"iss"`
 	Audience   jwt.Audience     `json:"aud"`
@@ -52,38 +53,36 @@ type claims struct {
 	TenantSlug string           `json:"tenant_slug"`
 	Sandbox    bool             `json:"sandbox,omitempty"`
 	Scope      string           `json:"scope"`
+	Family     uuid.UUID        `json:"family"`
 	IssuedAt   *jwt.NumericDate `json:"iat"`
 	NotBefore  *jwt.NumericDate `json:"nbf"`
 	Expiry     *jwt.NumericDate `json:"exp"`
 	ID         uuid.UUID        `json:"jti"`
 }
 
-// IssueToken exchanges a client's id and secret for an access token and a
-// refresh token. Wrong credentials, a revoked client and a client of a revoked
-// tenant are all the same fault.Unauthorized.
-func (s *Service) IssueToken(ctx context.Context, clientID, secret string) (Token, error) {
-	principal, err := s.login(ctx, clientID, secret)
+// IssueToken exchanges a client's id and secret, presented from an address, for
+// an access token and a refresh token. Wrong credentials, a revoked client and
+// a client of a revoked tenant are all the same fault.Unauthorized; too many
+// tries, or failures from the address, are fault.RateLimited.
+func (s *Service) IssueToken(ctx context.Context, clientID, secret, address string) (token Token, err error) {
+	id, err := uuid.Parse(clientID)
 	if err != nil {
-		return Token{}, err
+		return Token{}, errWrongCredentials()
 	}
-	access, expiresAt, err := s.sign(principal)
-	if err != nil {
-		return Token{}, fmt.Errorf("sign an access token for client %s: %w", principal.ClientID, err)
-	}
-	refresh, err := s.beginFamily(ctx, principal)
-	if err != nil {
-		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", principal.ClientID, postgres.Translate(err))
-	}
-	return Token{AccessToken: access, RefreshToken: refresh, ExpiresIn: accessTokenTTL, ExpiresAt: expiresAt}, nil
+	err = s.guard(ctx, id, address, func() error {
+		principal, err := s.login(ctx, id, secret)
+		if err != nil {
+			return err
+		}
+		token, err = s.beginFamily(ctx, principal)
+		return err
+	})
+	return token, err
 }
 
 // login compares the secret with every live one of the client, and with none
 // in particular where the client is unknown, in the same time.
-func (s *Service) login(ctx context.Context, clientID, secret string) (Principal, error) {
-	id, err := uuid.Parse(clientID)
-	if err != nil {
-		return Principal{}, errWrongCredentials()
-	}
+func (s *Service) login(ctx context.Context, id uuid.UUID, secret string) (Principal, error) {
 	client, err := queries.New().SysClientGetForLogin(ctx, s.pool, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		client.SecretHashes, client.IsRevoked = [][]byte{make([]byte, sha256.Size)}, true
@@ -97,17 +96,56 @@ func (s *Service) login(ctx context.Context, clientID, secret string) (Principal
 	if match != 1 || client.IsRevoked {
 		return Principal{}, errWrongCredentials()
 	}
-	scopes := make([]Scope, len(client.Scopes))
-	for i, scope := range client.Scopes {
-		scopes[i] = Scope(scope)
-	}
 	return Principal{
 		TenantID: client.TenantID, TenantSlug: client.TenantSlug, ClientID: id,
-		Scopes: scopes, IsSandbox: client.IsSandbox,
+		Scopes: scopesOf(client.Scopes), IsSandbox: client.IsSandbox,
 	}, nil
 }
 
-func (s *Service) sign(p Principal) (token string, expiresAt time.Time, err error) {
+func scopesOf(names []string) []Scope {
+	scopes := make([]Scope, len(names))
+	for i, name := range names {
+		scopes[i] = Scope(name)
+	}
+	return scopes
+}
+
+// beginFamily returns the first tokens of a login. Every refresh of them stays
+// in their family.
+func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
+	family, err := uuid.NewV7()
+	if err != nil {
+		return Token{}, err
+	}
+	refresh := newSecret(refreshTokenPrefix)
+	err = queries.New().RefreshTokenInsertFamily(ctx, s.pool, queries.RefreshTokenInsertFamilyParams{
+		TokenHash: hashOf(refresh), FamilyID: family, TenantID: p.TenantID, ClientID: p.ClientID,
+		IdleSeconds: refreshTokenIdleTTL.Seconds(), FamilySeconds: refreshTokenFamilyTTL.Seconds(),
+	})
+	if err == nil {
+		err = queries.New().RefreshTokenSweep(ctx, s.pool, queries.RefreshTokenSweepParams{TenantID: p.TenantID, ClientID: p.ClientID})
+	}
+	if err != nil {
+		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", p.ClientID, postgres.Translate(err))
+	}
+	return s.answer(p, family, refresh)
+}
+
+// answer signs an access token and puts it beside the refresh token.
+func (s *Service) answer(p Principal, family uuid.UUID, refresh string) (Token, error) {
+	access, expiresAt, err := s.sign(p, family)
+	if err != nil {
+		return Token{}, fmt.Errorf("sign an access token for client %s: %w", p.ClientID, err)
+	}
+	return Token{AccessToken: access, RefreshToken: refresh, ExpiresIn: accessTokenTTL, ExpiresAt: expiresAt}, nil
+}
+
+func hashOf(token string) []byte {
+	hash := sha256.Sum256([]byte(token))
+	return hash[:]
+}
+
+func (s *Service) sign(p Principal, family uuid.UUID) (token string, expiresAt time.Time, err error) {
 	now := s.clock().UTC().Truncate(time.Second)
 	expiresAt = now.Add(accessTokenTTL)
 	id, err := uuid.NewV7()
@@ -121,29 +159,17 @@ func (s *Service) sign(p Principal) (token string, expiresAt time.Time, err erro
 	token, err = jwt.Signed(s.keys.current.Load().signer).Claims(claims{
 		Issuer: s.issuer, Audience: jwt.Audience{s.issuer},
 		Subject: p.ClientID, ClientID: p.ClientID, Tenant: p.TenantID, TenantSlug: p.TenantSlug,
-		Sandbox: p.IsSandbox, Scope: strings.Join(scopes, " "),
+		Sandbox: p.IsSandbox, Scope: strings.Join(scopes, " "), Family: family,
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(expiresAt),
 		ID: id,
 	}).Serialize()
 	return token, expiresAt, err
 }
 
-func (s *Service) beginFamily(ctx context.Context, p Principal) (string, error) {
-	family, err := uuid.NewV7()
-	if err != nil {
-		return "", err
-	}
-	token := newSecret(refreshTokenPrefix)
-	hash := sha256.Sum256([]byte(token))
-	return token, queries.New().RefreshTokenInsertFamily(ctx, s.pool, queries.RefreshTokenInsertFamilyParams{
-		TokenHash: hash[:], FamilyID: family, TenantID: p.TenantID, ClientID: p.ClientID,
-		IdleSeconds: refreshTokenIdleTTL.Seconds(), FamilySeconds: refreshTokenFamilyTTL.Seconds(),
-	})
-}
-
 // Verify returns the principal of an access token; anything but a token that
-// this service signed and that is valid now is fault.Unauthorized. It asks the
-// database only when the token names a key that is not known yet.
+// this service signed, that is valid now and whose client, tenant and family
+// are not revoked is fault.Unauthorized. It asks the database only when the
+// token names a key that is not known yet, and every few seconds who is revoked.
 func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
 	if len(token) > accessTokenBytesMax {
 		return Principal{}, errWrongToken()
@@ -158,6 +184,13 @@ func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
 	}
 	now := s.clock()
 	if now.Add(clockLeeway).Before(c.notBefore) || !now.Add(-clockLeeway).Before(c.expiresAt) {
+		return Principal{}, errWrongToken()
+	}
+	current, err := s.watch.get(ctx)
+	if err != nil {
+		return Principal{}, err
+	}
+	if s.keys.current.Load().public[c.keyID] == nil || current.isRevoked(c.principal.ClientID, c.principal.TenantID, c.family) {
 		return Principal{}, errWrongToken()
 	}
 	if !ok {
@@ -200,12 +233,12 @@ func (s *Service) read(ctx context.Context, token string) (verifiedToken, error)
 	for scope := range strings.FieldsSeq(c.Scope) {
 		principal.Scopes = append(principal.Scopes, Scope(scope))
 	}
-	return verifiedToken{principal: principal, notBefore: c.NotBefore.Time(), expiresAt: c.Expiry.Time()}, nil
+	return verifiedToken{principal: principal, family: c.Family, keyID: header.KeyID, notBefore: c.NotBefore.Time(), expiresAt: c.Expiry.Time()}, nil
 }
 
 func (s *Service) accepts(c claims) bool {
 	return c.Issuer == s.issuer && slices.Contains(c.Audience, s.issuer) &&
-		c.ClientID != uuid.Nil && c.Subject == c.ClientID && c.Tenant != uuid.Nil && c.ID != uuid.Nil &&
+		c.ClientID != uuid.Nil && c.Subject == c.ClientID && c.Tenant != uuid.Nil && c.Family != uuid.Nil && c.ID != uuid.Nil &&
 		c.IssuedAt != nil && c.NotBefore != nil && c.Expiry != nil
 }
 

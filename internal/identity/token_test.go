@@ -29,7 +29,10 @@ import (
 	"tranche/internal/seal"
 )
 
-const issuer = "https://tranche.example"
+const (
+	issuer  = "https://tranche.example"
+	address = "192.0.2.1"
+)
 
 type bundle struct {
 	pool        *pgxpool.Pool
@@ -79,7 +82,7 @@ func (b *bundle) createClient(t *testing.T, client identity.NewClient) identity.
 
 func (b *bundle) token(t *testing.T) identity.Token {
 	t.Helper()
-	token, err := b.service.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret)
+	token, err := b.service.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret, address)
 	require.NoError(t, err)
 	return token
 }
@@ -115,8 +118,10 @@ func TestIssueToken(t *testing.T) {
 	require.Equal(t, 24*time.Hour, token.ExpiresIn)
 	require.Equal(t, b.now.Add(24*time.Hour), token.ExpiresAt)
 	claims := payload(t, token.AccessToken)
-	require.NotEmpty(t, claims["jti"])
-	delete(claims, "jti")
+	for _, id := range []string{"jti", "family"} {
+		require.NotEmpty(t, claims[id])
+		delete(claims, id)
+	}
 	at := float64(b.now.Unix())
 	require.Empty(t, cmp.Diff(map[string]any{
 		"iss": issuer, "aud": issuer,
@@ -173,7 +178,7 @@ func TestIssueTokenRefuses(t *testing.T) {
 		"hash as the secret":      {id, string(make([]byte, sha256.Size))},
 	}
 	for name, c := range cases {
-		_, err := b.service.IssueToken(t.Context(), c[0], c[1])
+		_, err := b.service.IssueToken(t.Context(), c[0], c[1], address)
 		require.ErrorIs(t, err, fault.Unauthorized, name)
 		require.Equal(t, "the client id or the secret is wrong", err.Error(), name)
 	}
@@ -185,7 +190,7 @@ func TestIssueTokenRefuses(t *testing.T) {
 		b.token(t)
 		_, err := b.pool.Exec(t.Context(), revoke)
 		require.NoError(t, err)
-		_, err = b.service.IssueToken(t.Context(), id, b.credentials.Secret)
+		_, err = b.service.IssueToken(t.Context(), id, b.credentials.Secret, address)
 		require.ErrorIs(t, err, fault.Unauthorized, revoke)
 		_, err = b.pool.Exec(t.Context(), strings.Replace(revoke, "now()", "NULL", 1))
 		require.NoError(t, err)
@@ -275,6 +280,7 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 		"no client":           with(map[string]any{"client_id": nil}),
 		"sub another client":  with(map[string]any{"sub": uuid.NewString()}),
 		"no jti":              with(map[string]any{"jti": nil}),
+		"no family":           with(map[string]any{"family": nil}),
 		"header tampered":     flip(0),
 		"claims tampered":     flip(1),
 		"signature tampered":  flip(2),
@@ -379,7 +385,7 @@ func TestANewKeyIsFound(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now()`)
 	require.NoError(t, err)
 	newer := b.replica(t)
-	token, err := newer.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret)
+	token, err := newer.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret, address)
 	require.NoError(t, err)
 
 	_, err = b.service.Verify(t.Context(), token.AccessToken)
@@ -441,7 +447,7 @@ func BenchmarkVerify(b *testing.B) {
 		credentials, err = identity.CreateClient(ctx, tx, identity.NewClient{Tenant: tenant, Name: "bench", Scopes: identity.Scopes()})
 		return err
 	}))
-	token := must(service.IssueToken(ctx, credentials.ClientID.String(), credentials.Secret)).AccessToken
+	token := must(service.IssueToken(ctx, credentials.ClientID.String(), credentials.Secret, address)).AccessToken
 	for b.Loop() {
 		if _, err := service.Verify(ctx, token); err != nil {
 			b.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // verifiedTokensMax bounds the memory of a process: about 3 MB.
@@ -12,6 +14,8 @@ const verifiedTokensMax = 10_000
 // verifiedToken is what is known of a token whose signature and claims are good.
 type verifiedToken struct {
 	principal Principal
+	family    uuid.UUID
+	keyID     string
 	notBefore time.Time
 	expiresAt time.Time
 }

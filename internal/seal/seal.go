@@ -136,8 +136,20 @@ func (r *Keyring) Open(sealed []byte, table string, row ...string) ([]byte, erro
 // Derive returns a 256-bit key for one purpose (HKDF-SHA-256, RFC 5869) from
 // the first master key: for signing addresses, for instance. It changes when
 // the first master key does.
-func (r *Keyring) Derive(purpose string) []byte {
-	derived, err := hkdf.Key(sha256.New, r.keys[0].secret, nil, "tranche "+purpose, keyBytes)
+func (r *Keyring) Derive(purpose string) []byte { return r.keys[0].derive(purpose) }
+
+// DeriveAll returns what Derive does for each master key, so that what was
+// made before the first one changed can still be recognised.
+func (r *Keyring) DeriveAll(purpose string) [][]byte {
+	derived := make([][]byte, len(r.keys))
+	for i, k := range r.keys {
+		derived[i] = k.derive(purpose)
+	}
+	return derived
+}
+
+func (k key) derive(purpose string) []byte {
+	derived, err := hkdf.Key(sha256.New, k.secret, nil, "tranche "+purpose, keyBytes)
 	if err != nil {
 		panic("seal: 32 bytes are within HKDF's range: " + err.Error())
 	}

@@ -80,7 +80,8 @@ func (s *Service) assemble() error {
 	}
 	s.handler = api.New(api.Config{
 		Log: s.config.Log, Clock: s.config.Clock,
-		Verify: s.identity.Verify, Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
+		Verify: s.identity.Verify, Admit: s.identity.Admit, Refused: s.refusals.Count, TrustedProxies: s.config.TrustedProxies,
+		Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
 		Batches: p.requests.batches, Schedules: p.requests.schedules, Consents: p.requests.consents, Store: p.requests.store,
 		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),

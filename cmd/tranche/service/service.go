@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"tranche/internal/audit"
 	"tranche/internal/egress"
 	"tranche/internal/identity"
 	"tranche/internal/message"
@@ -63,6 +65,8 @@ type Config struct {
 	Keys *seal.Keyring
 	// Egress are the operator's exceptions to the guard of outgoing requests.
 	Egress egress.Exceptions
+	// TrustedProxies are those whose X-Forwarded-For tells where a request came from.
+	TrustedProxies []netip.Prefix
 	// Senders are the ways by which one-time passwords go out.
 	Senders message.Senders
 
@@ -77,6 +81,7 @@ type Service struct {
 	control  *pgxpool.Pool
 	process  *process.Process
 	identity *identity.Service
+	refusals *audit.Refusals
 	parts    *parts
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
@@ -100,7 +105,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
-	s.identity, err = identity.New(ctx, s.control, identity.Config{
+	s.identity, err = identity.New(ctx, s.pools.API, identity.Config{
 		Issuer: config.Issuer, Keys: config.Keys, Clock: config.Clock,
 	})
 	if errors.Is(err, seal.ErrUnknownKey) {
@@ -109,6 +114,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
 	if s.process, err = process.Start(ctx, s.control, string(config.Role), config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
 	}
@@ -184,6 +190,11 @@ func (s *Service) drain(ctx context.Context) error {
 
 // close undoes New, as far as it came.
 func (s *Service) close(ctx context.Context) {
+	if s.refusals != nil {
+		if err := s.refusals.Flush(ctx); err != nil {
+			s.config.Log.WarnContext(ctx, "refused requests of the last minute are not counted", "error", err)
+		}
+	}
 	if s.process != nil {
 		if err := s.process.Stop(ctx); err != nil {
 			s.config.Log.WarnContext(ctx, "the process could not sign off; others notice in 20 s", "error", err)

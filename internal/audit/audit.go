@@ -1,0 +1,108 @@
+// Package audit keeps the trail of who did what: a row in the transaction of
+// what was done, so that neither is there without the other, and refused
+// requests counted by minute, so that refusals cannot flood the database. Rows
+// are inserted and never changed; the table sees to it. It must not know HTTP
+// or what the actions mean.
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/postgres"
+	"tranche/queries"
+)
+
+// Action names what was done, resource first.
+type Action string
+
+// The actions.
+const (
+	TenantCreate    Action = "tenant.create"
+	TenantLimits    Action = "tenant.limits"
+	TenantRevoke    Action = "tenant.revoke"
+	ClientCreate    Action = "client.create"
+	ClientRotate    Action = "client.rotate"
+	ClientRevoke    Action = "client.revoke"
+	FamilyRevoke    Action = "family.revoke" // a refresh token was used again
+	WorkflowPublish Action = "workflow.publish"
+	WorkflowArchive Action = "workflow.archive"
+	WorkflowDelete  Action = "workflow.delete"
+	ScheduleSet     Action = "schedule.configure"
+	ScheduleDelete  Action = "schedule.delete"
+	SecretSet       Action = "secret.set"
+	SecretDelete    Action = "secret.delete"
+	ConsentCreate   Action = "authorization.create"
+	ConsentSign     Action = "authorization.sign"
+	ConsentDelete   Action = "authorization.delete"
+)
+
+// Actors that are no client.
+const (
+	Operator = "operator" // whoever runs commands
+	service  = "service"  // the service by itself
+)
+
+type originKey struct{}
+
+// origin is who acts, and in which request.
+type origin struct {
+	actor     string
+	requestID string
+}
+
+// WithOrigin says who acts in ctx: a client's id or Operator, and in which
+// request, empty for none. Where nobody is named, the service acts by itself.
+func WithOrigin(ctx context.Context, actor, requestID string) context.Context {
+	return context.WithValue(ctx, originKey{}, origin{actor, requestID})
+}
+
+// RecordTx records an action in the transaction that does it. The subject is
+// the id of what was acted on.
+func RecordTx(ctx context.Context, tx queries.DBTX, tenantID uuid.UUID, action Action, subject string) error {
+	from, ok := ctx.Value(originKey{}).(origin)
+	if !ok {
+		from.actor = service
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	row := queries.AuditEventInsertParams{ID: id, TenantID: tenantID, Actor: from.actor, Action: string(action), Subject: subject}
+	if from.requestID != "" {
+		row.RequestID = &from.requestID
+	}
+	if err := queries.New().AuditEventInsert(ctx, tx, row); err != nil {
+		return fmt.Errorf("record %s of %s: %w", action, subject, postgres.Translate(err))
+	}
+	return nil
+}
+
+// Event is one recorded action.
+type Event struct {
+	ID        uuid.UUID
+	At        time.Time
+	Actor     string
+	Action    string
+	Subject   string
+	RequestID *string
+}
+
+// Events returns a tenant's newest events since a moment, at most countMax,
+// oldest first; of the actions that begin with a prefix.
+func Events(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, prefix string, countMax int) ([]Event, error) {
+	rows, err := queries.New().AuditEventList(ctx, db, queries.AuditEventListParams{
+		TenantID: tenantID, Since: since, Action: prefix, CountMax: int32(countMax),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the audit trail: %w", postgres.Translate(err))
+	}
+	events := make([]Event, len(rows))
+	for i, row := range rows {
+		events[i] = Event(row)
+	}
+	return events, nil
+}

@@ -1,0 +1,29 @@
+-- name: AuditEventInsert :exec
+INSERT INTO audit_events (id, tenant_id, actor, action, subject, request_id)
+VALUES (@id, @tenant_id, @actor, @action, @subject, sqlc.narg(request_id));
+
+-- name: AuditEventList :many
+-- Oldest first of the newest.
+SELECT id, at, actor, action, subject, request_id FROM (
+    SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
+    FROM audit_events e
+    WHERE e.tenant_id = @tenant_id AND e.at >= @since AND (@action::text = '' OR e.action LIKE @action || '%')
+    ORDER BY e.id DESC LIMIT @count_max
+) newest
+ORDER BY id;
+
+-- name: SysAuditRefusalAdd :exec
+-- Refusals of a minute are counted by every process; here they meet.
+INSERT INTO audit_refusals (minute, tenant_id, client_id, status, reason, count)
+VALUES (@minute, sqlc.narg(tenant_id), sqlc.narg(client_id), @status, @reason, @count)
+ON CONFLICT (minute, tenant_id, client_id, status, reason) DO UPDATE SET count = audit_refusals.count + excluded.count;
+
+-- name: SysAuditRefusalList :many
+-- Those of a tenant, or, without one, of requests that no token assigned to any.
+SELECT minute, client_id, status, reason, count FROM (
+    SELECT r.minute, r.client_id, r.status, r.reason, r.count
+    FROM audit_refusals r
+    WHERE r.tenant_id IS NOT DISTINCT FROM sqlc.narg(tenant_id)::uuid AND r.minute >= @since
+    ORDER BY r.minute DESC LIMIT @count_max
+) newest
+ORDER BY minute, status, reason;

@@ -29,6 +29,12 @@ type Tenant struct {
 	RevokedAt *time.Time
 }
 
+type TenantLimit struct {
+	TenantID  uuid.UUID
+	Category  string
+	PerMinute *int32
+}
+
 type Workflow struct {
 	ID             uuid.UUID
 	TenantID       uuid.UUID

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,126 +18,186 @@ import (
 // errTaskTimeout ends the context of a task whose timeoutMs is over.
 var errTaskTimeout = errors.New("the task took longer than its timeoutMs")
 
+// signalPoll is how often a drive that is busy otherwise looks for signals.
+const signalPoll = time.Second
+
 // drive is one use of Drive. Only its effects run beside it, and they share
 // nothing with it but the channel of their reports.
 type drive struct {
 	*Runner
 	run        *Run
 	checkpoint Checkpoint
-
-	env    expression.Env // of the steps without effects, one after the other
-	unread []int          // tasks that expressions read and that env does not have yet
+	root       scene
+	buffer     actionBuffer
 
 	goroutines sync.WaitGroup // of the effects
-	reports    chan Event     // of the effects; holds one of each task
-	running    int
-	storedWait time.Time // the wait that the last checkpoint holds
+	reports    chan Event     // of the effects
+	effects    []*effect      // those that run
+	over       chan struct{}  // closed when nobody reads reports any more
+	storedWait time.Time      // the wait that the last checkpoint holds
+}
+
+// effect is an effect that runs.
+type effect struct {
+	in     Place
+	task   int
+	cancel context.CancelFunc
 }
 
 func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 	d := &drive{Runner: r, run: run, checkpoint: checkpoint}
-	d.env = expression.Env{
+	d.root = scene{graph: run.Plan.Graph, tasks: run.State.Tasks}
+	d.root.env = expression.Env{
 		Input: run.Input, Custom: run.Custom, Execution: run.Execution,
 		ExecutionID: run.State.ExecutionID, Tasks: map[string]any{},
 	}
-	if r.CallbackURL != nil {
-		d.env.CallbackURL = func(taskID string) (string, error) {
-			return r.CallbackURL(run.State.ExecutionID, taskID)
-		}
-	}
-	for i, task := range run.Plan.Graph.Tasks {
-		if task.Read {
-			d.unread = append(d.unread, i)
-		}
-	}
+	d.addressed(&d.root)
+	d.root.unread = unread(d.root.graph)
 	return d
 }
 
 // inline reports whether the one action is a step without effects.
-func (d *drive) inline(actions []Action) (task int, ok bool) {
-	if len(actions) == 0 || actions[0].Kind == ActionWait {
-		return 0, false
+func (d *drive) inline(actions []Action) bool {
+	if len(actions) != 1 {
+		return false
 	}
-	first := actions[0]
-	return first.Task, first.Kind == ActionCheck || !d.run.Plan.Graph.Tasks[first.Task].Program.Effect()
+	switch first := actions[0]; first.Kind {
+	case ActionCheck, ActionItems, ActionTest:
+		return true
+	case ActionRun:
+		if len(first.In) == 0 {
+			return !d.root.graph.Tasks[first.Task].Program.Effect()
+		}
+		return !d.graph(first.In).Tasks[first.Task].Program.Effect()
+	case ActionStop, ActionWait, ActionFinish:
+	}
+	return false
 }
 
 // step takes a step without effects and reports it.
-func (d *drive) step(ctx context.Context, kind ActionKind, i int) Event {
-	task, state := d.run.Plan.Graph.Tasks[i], &d.run.State.Tasks[i]
-	d.readTasks()
-	d.env.Now, d.env.Path = state.StartedAt, task.ID
-	if kind == ActionCheck {
-		event := Event{Kind: EventPassed, Task: i}
-		admitted, err := task.When.EvalBool(&d.env)
-		if err != nil {
-			event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
-		} else if admitted {
-			event.Kind = EventAdmitted
-		}
-		event.At = d.now()
+func (d *drive) step(ctx context.Context, action Action) Event {
+	scene, event := d.enter(action)
+	if scene == nil {
 		return event
 	}
-	return d.call(ctx, i, &workflow.Call{
-		Env: &d.env, ExecutionID: d.env.ExecutionID, Path: task.ID,
-		IdempotencyKey: d.run.State.idempotencyKey(task.ID, state),
-		Attempt:        state.Attempt, At: d.now(),
-	})
+	i := action.Task
+	task, state := scene.graph.Tasks[i], &scene.tasks[i]
+	scene.readTasks()
+	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
+	if action.Kind == ActionRun {
+		return d.call(ctx, action, scene, &workflow.Call{
+			Env: &scene.env, TenantID: d.run.TenantID, ExecutionID: scene.env.ExecutionID, Path: scene.env.Path,
+			IdempotencyKey: d.run.State.idempotencyKey(scene.env.Path, state),
+			Attempt:        state.Attempt, At: d.now(),
+		})
+	}
+	event = Event{In: action.In, Task: i}
+	var err error
+	switch action.Kind { //nolint:exhaustive // the others are no steps without effects
+	case ActionCheck:
+		event.Kind = EventPassed
+		var admitted bool
+		if admitted, err = task.When.EvalBool(&scene.env); admitted {
+			event.Kind = EventAdmitted
+		}
+	case ActionItems:
+		event.Kind = EventItems
+		event.Count, err = scene.countItems(i)
+	case ActionTest:
+		event.Kind = EventTested
+		event.Met, err = scene.testLast(i)
+	}
+	if err != nil {
+		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
+	}
+	event.At = d.now()
+	return event
+}
+
+// enter gives the scene of an action's graph. It is nil where the run cannot
+// begin, and the event says why.
+func (d *drive) enter(action Action) (*scene, Event) {
+	if len(action.In) == 0 {
+		return &d.root, Event{}
+	}
+	scene, err := d.scene(action.In)
+	if err != nil {
+		return nil, Event{Kind: EventRefused, In: action.In, Err: err, At: d.now()}
+	}
+	return scene, Event{}
 }
 
 // begin starts effects, after the state that says so is durable. It returns
 // when the next wait is over, the execution's deadline at the latest, and
 // whether the drive is suspended until then.
 func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, suspended bool, err error) {
-	effects, wait := actions, time.Time{}
+	effects, wait := actions, Action{}
 	wakeAt = d.run.State.Deadline
 	if n := len(actions); n > 0 && actions[n-1].Kind == ActionWait {
-		effects, wait = actions[:n-1], actions[n-1].At
-		if wait.Before(wakeAt) {
-			wakeAt = wait
+		effects, wait = actions[:n-1], actions[n-1]
+		if !wait.At.IsZero() && wait.At.Before(wakeAt) {
+			wakeAt = wait.At
 		}
 	}
-	if d.running == 0 && len(effects) == 0 && wakeAt.Sub(d.now()) > WaitMax {
+	if len(d.effects) == 0 && len(effects) == 0 && wakeAt.Sub(d.now()) > WaitMax {
 		return wakeAt, true, nil
 	}
-	if d.checkpoint != nil && (len(effects) > 0 || !wait.Equal(d.storedWait)) {
+	if d.checkpoint != nil && (len(effects) > 0 || !wait.At.Equal(d.storedWait)) {
 		if err := d.checkpoint(ctx, d.run.State); err != nil {
 			return wakeAt, false, err
 		}
-		d.storedWait = wait
+		d.storedWait = wait.At
 	}
 	for _, action := range effects {
-		d.start(ctx, action.Task)
+		d.start(ctx, action)
+	}
+	if poll := d.now().Add(signalPoll); wait.Signal && d.run.Signals != nil && poll.Before(wakeAt) {
+		wakeAt = poll
 	}
 	return wakeAt, false, nil
 }
 
 // start runs an effect beside the drive.
-func (d *drive) start(ctx context.Context, i int) {
-	task, state := d.run.Plan.Graph.Tasks[i], &d.run.State.Tasks[i]
-	d.readTasks()
-	env := d.env
-	env.Tasks = maps.Clone(d.env.Tasks)
-	env.Now, env.Path = state.StartedAt, task.ID
+func (d *drive) start(ctx context.Context, action Action) {
+	if d.reports == nil {
+		d.reports, d.over = make(chan Event), make(chan struct{})
+	}
+	scene, refusal := d.enter(action)
+	ctx, cancel := context.WithCancel(ctx)
+	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
+	if scene == nil {
+		refusal.Task = action.Task
+		d.goroutines.Go(func() { d.send(refusal) })
+		return
+	}
+	task, state := scene.graph.Tasks[action.Task], &scene.tasks[action.Task]
+	scene.readTasks()
+	env := scene.env
+	env.Tasks = maps.Clone(scene.env.Tasks)
+	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
-		Env: &env, ExecutionID: env.ExecutionID, Path: task.ID,
-		IdempotencyKey: d.run.State.idempotencyKey(task.ID, state),
+		Env: &env, TenantID: d.run.TenantID, ExecutionID: env.ExecutionID, Path: env.Path,
+		IdempotencyKey: d.run.State.idempotencyKey(env.Path, state),
 		Attempt:        state.Attempt, At: d.now(),
 	}
 	limit := d.run.State.Deadline.Sub(call.At)
-	if d.reports == nil {
-		d.reports = make(chan Event, len(d.run.State.Tasks))
-	}
-	d.running++
 	d.goroutines.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, limit)
+		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if task.Timeout > 0 {
-			ctx, cancel = context.WithTimeoutCause(ctx, task.Timeout, errTaskTimeout)
+			bounded, cancel = context.WithTimeoutCause(bounded, task.Timeout, errTaskTimeout)
 			defer cancel()
 		}
-		d.reports <- d.call(ctx, i, call)
+		d.send(d.call(bounded, action, scene, call))
 	})
+}
+
+// send reports an effect. A drive that has ended takes no reports.
+func (d *drive) send(event Event) {
+	select {
+	case d.reports <- event:
+	case <-d.over:
+	}
 }
 
 // wait returns what happens next: an effect's report, or that time has passed.
@@ -145,7 +206,7 @@ func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
 	defer timer.Stop()
 	select {
 	case event := <-d.reports:
-		d.running--
+		d.ended(event)
 		return event
 	case <-ctx.Done(): // Drive looks at it
 	case <-timer.C:
@@ -157,10 +218,44 @@ func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
 	return Event{Kind: EventTimer, At: at}
 }
 
+// ended forgets an effect that has reported.
+func (d *drive) ended(event Event) {
+	d.effects = slices.DeleteFunc(d.effects, func(e *effect) bool {
+		mine := e.task == event.Task && slices.Equal(e.in, event.In)
+		if mine {
+			e.cancel()
+		}
+		return mine
+	})
+}
+
+// end lets effects that still run report to nobody, and waits for them.
+func (d *drive) end() {
+	if d.over != nil {
+		close(d.over)
+		d.goroutines.Wait()
+	}
+}
+
+// stop cancels the effects within stopped runs, whose reports nobody will read,
+// and returns the other actions.
+func (d *drive) stop(actions []Action) []Action {
+	for len(actions) > 0 && actions[0].Kind == ActionStop {
+		run := actions[0].In
+		for _, e := range d.effects {
+			if len(e.in) >= len(run) && slices.Equal(e.in[:len(run)], run) {
+				e.cancel()
+			}
+		}
+		actions = actions[1:]
+	}
+	return actions
+}
+
 // call runs a program and reports what came of it. A panic is an internal error.
-func (d *drive) call(ctx context.Context, i int, call *workflow.Call) (event Event) {
-	task := d.run.Plan.Graph.Tasks[i]
-	event = Event{Kind: EventCompleted, Task: i}
+func (d *drive) call(ctx context.Context, action Action, scene *scene, call *workflow.Call) (event Event) {
+	task := scene.graph.Tasks[action.Task]
+	event = Event{Kind: EventCompleted, In: action.In, Task: action.Task}
 	defer func() {
 		if cause := recover(); cause != nil {
 			err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -191,25 +286,7 @@ func (d *drive) taskError(ctx context.Context, task *workflow.Task, err error) *
 	}
 	if ctx.Err() == nil {
 		d.Log.ErrorContext(ctx, "a task failed unexpectedly",
-			slog.String("executionId", d.env.ExecutionID), slog.String("taskId", task.ID), slog.Any("error", err))
+			slog.String("executionId", d.run.State.ExecutionID), slog.String("taskId", task.ID), slog.Any("error", err))
 	}
 	return &workflow.TaskError{Code: workflow.CodeInternal, Message: "an unexpected error occurred"}
-}
-
-// readTasks gives the expressions what the tasks decided meanwhile gave.
-func (d *drive) readTasks() {
-	waiting := d.unread[:0]
-	for _, i := range d.unread {
-		task, state := d.run.Plan.Graph.Tasks[i], &d.run.State.Tasks[i]
-		if !state.decided(task) {
-			waiting = append(waiting, i)
-			continue
-		}
-		value := map[string]any{"output": state.Output, "status": string(state.Status), "error": nil}
-		if state.Error != nil {
-			value["error"] = state.Error.Value()
-		}
-		d.env.Tasks[task.ID] = value
-	}
-	d.unread = waiting
 }

@@ -23,7 +23,8 @@ type behaviour func(ctx context.Context, call *workflow.Call) (workflow.Result, 
 // world gives the tasks of a test their behaviour by id, and notes their calls.
 type world struct {
 	tasks map[string]behaviour
-	still bool // gives nothing and notes nothing, for benchmarks
+	other behaviour // of tasks that have none of their own
+	still bool      // gives nothing and notes nothing, for benchmarks
 	mu    sync.Mutex
 	calls []string // idempotency keys in the order of the calls
 }
@@ -60,6 +61,9 @@ func (p worldProgram) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 	run := p.world.tasks[call.Path]
 	p.world.mu.Unlock()
 	if run == nil {
+		run = p.world.other
+	}
+	if run == nil {
 		return workflow.Result{Output: call.Path}, nil
 	}
 	return run(ctx, call)
@@ -68,7 +72,13 @@ func (p worldProgram) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 // plan compiles tasks written as "id type {config}" and edges as "a>b c>d".
 func (w *world) plan(tb testing.TB, edges string, tasks ...string) *workflow.Plan {
 	tb.Helper()
-	def := workflow.Definition{InputSchema: map[string]any{}}
+	return w.planOf(tb, map[string]any{}, edges, tasks...)
+}
+
+// planOf is plan with a schema of the input.
+func (w *world) planOf(tb testing.TB, schema map[string]any, edges string, tasks ...string) *workflow.Plan {
+	tb.Helper()
+	def := workflow.Definition{InputSchema: schema}
 	for _, text := range tasks {
 		parts := append(strings.SplitN(text, " ", 3), "{}")
 		var config map[string]any
@@ -83,6 +93,7 @@ func (w *world) plan(tb testing.TB, edges string, tasks ...string) *workflow.Pla
 	}
 	plan, err := workflow.Compile(def, map[string]workflow.TaskType{
 		"pure": worldType{world: w}, "effect": worldType{world: w, effect: true},
+		"each": nestType{"each"}, "loop": nestType{"loop"}, "sub": nestType{"sub"}, "wait": nestType{"wait"},
 	})
 	require.NoError(tb, err)
 	return plan

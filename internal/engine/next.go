@@ -17,8 +17,11 @@ const (
 	EventStarted   EventKind = iota // the execution begins, or another process goes on with it
 	EventAdmitted                   // the task's when is true
 	EventPassed                     // the task's when is false
-	EventCompleted                  // the task gave Result
+	EventCompleted                  // the task gave Result, or its signal came
 	EventFailed                     // the task gave Err
+	EventItems                      // the task's items are Count
+	EventTested                     // the task's until is Met
+	EventRefused                    // the run at In cannot begin, for Err
 	EventTimer                      // time has passed
 	EventCancelled                  // the execution is to stop
 )
@@ -26,9 +29,12 @@ const (
 // Event is something that happened to an execution.
 type Event struct {
 	Kind   EventKind
-	Task   int // its position
+	In     Place // where the task's graph is
+	Task   int   // its position
 	Result workflow.Result
 	Err    *workflow.TaskError
+	Count  int
+	Met    bool
 	At     time.Time
 }
 
@@ -39,15 +45,22 @@ type ActionKind int
 const (
 	ActionCheck  ActionKind = iota // evaluate the task's when
 	ActionRun                      // run the task's program
-	ActionWait                     // report a timer at At
+	ActionItems                    // evaluate the task's items
+	ActionTest                     // evaluate the task's until
+	ActionStop                     // stop what runs in the run at In
+	ActionWait                     // report a timer at At, and a signal that comes
 	ActionFinish                   // stop what runs; the execution has ended
 )
 
 // Action is what is to be done next.
 type Action struct {
 	Kind ActionKind
+	In   Place // where the task's graph is
 	Task int
-	At   time.Time
+	// At is when a wait is over; zero if only a signal ends it. Signal says that
+	// a task waits for one.
+	At     time.Time
+	Signal bool
 }
 
 // Next applies an event to the state and says what is to be done. It reads no
@@ -57,30 +70,65 @@ type Action struct {
 // asked for alone, lowest position first, and answered before anything else
 // happens; only when none is left do effects begin or does the execution end.
 // So among ends and failures that compete without effects the earlier in
-// tasks wins (decisions 4.5).
+// tasks wins (decisions 4.5). Only stops come before such a step. Nested graphs
+// follow the same rules; the step that is next in a task's runs is that of the
+// first run that has one.
 func Next(plan *workflow.Plan, state *State, event Event) []Action {
+	return next(plan, state, &event, &actionBuffer{})
+}
+
+// actionBuffer holds the actions of one use of next; the following use of the
+// same buffer takes their place.
+type actionBuffer struct {
+	actions []Action
+	room    [1]Action // enough for a graph without effects
+}
+
+func next(plan *workflow.Plan, state *State, event *Event, buffer *actionBuffer) []Action {
 	if state.Ended() {
 		return nil
 	}
-	s := step{graph: plan.Graph, tasks: state.Tasks, state: state, at: event.At}
-	s.apply(plan, event)
-	return s.decide()
+	buffer.actions = buffer.room[:0]
+	s := step{plan: plan, graph: plan.Graph, tasks: state.Tasks, state: state, at: event.At, buffer: buffer}
+	s.apply(event)
+	s.decide()
+	return buffer.actions
 }
 
 // step is one use of Next on one graph and the states of its tasks.
 type step struct {
-	graph *workflow.Graph
-	tasks []TaskState
-	state *State // of the execution
-	at    time.Time
+	plan   *workflow.Plan
+	graph  *workflow.Graph
+	tasks  []TaskState
+	state  *State // of the execution
+	at     time.Time
+	in     Place
+	depth  int // of workflows within each other
+	buffer *actionBuffer
 }
 
 func (s *step) late() bool { return !s.at.Before(s.state.Deadline) }
 
-func (s *step) apply(plan *workflow.Plan, event Event) {
+func (s *step) apply(event *Event) {
 	switch event.Kind {
 	case EventStarted:
-		s.start(plan)
+		s.start()
+	case EventTimer:
+		s.wake()
+	case EventCancelled:
+		s.end(StatusCancelled)
+	case EventAdmitted, EventPassed, EventCompleted, EventFailed, EventItems, EventTested, EventRefused:
+		if len(event.In) == 0 {
+			s.report(event)
+		} else if at, goesOn := s.reach(event.In); goesOn {
+			at.report(event)
+		} // else it comes from a run that was stopped
+	}
+}
+
+// report applies an event to the task that it is about.
+func (s *step) report(event *Event) {
+	switch event.Kind { //nolint:exhaustive // the others are about the execution
 	case EventAdmitted:
 		s.tasks[event.Task].Admitted = true
 	case EventPassed:
@@ -89,39 +137,70 @@ func (s *step) apply(plan *workflow.Plan, event Event) {
 		s.complete(event.Task, event.Result)
 	case EventFailed:
 		s.fail(event.Task, event.Err)
-	case EventTimer:
-		s.wake()
-	case EventCancelled:
-		s.end(StatusCancelled)
+	case EventItems:
+		s.tasks[event.Task].Nested.Phase, s.tasks[event.Task].Nested.Count = PhaseRuns, event.Count
+		s.fill(event.Task)
+	case EventTested:
+		s.test(event.Task, event.Met)
+	case EventRefused:
+		s.refuse(event)
 	}
 }
 
-// start begins an execution, or goes on with one whose process died: what ran
-// then runs again, as the same attempt.
-func (s *step) start(plan *workflow.Plan) {
+// start begins an execution, or goes on with one whose process died.
+func (s *step) start() {
 	s.state.Status = StatusRunning
 	if s.state.StartedAt.IsZero() {
 		s.state.StartedAt = s.at
 	}
 	if s.state.Deadline.IsZero() {
-		s.state.Deadline = s.at.Add(plan.Timeout)
+		s.state.Deadline = s.at.Add(s.plan.Timeout)
 	}
+	s.restart()
+	s.wake()
+	s.settleAll()
+}
+
+// restart makes what ran when a process died run again, as the same attempt.
+func (s *step) restart() {
 	for i := range s.tasks {
-		if t := &s.tasks[i]; t.Status == StatusRunning {
+		t := &s.tasks[i]
+		switch {
+		case t.Status != StatusRunning:
+		case t.Nested != nil:
+			for _, index := range t.Nested.Open {
+				inner := s.inside(i, t.Nested.frame(index))
+				inner.restart()
+			}
+		default:
 			t.Status, t.Ready = StatusPending, true
 			t.Attempt--
 		}
 	}
-	s.wake()
-	for i := range s.tasks {
-		s.settle(i)
-	}
 }
 
-// wake makes ready what has waited long enough.
+// wake goes on with what has waited long enough, and ends what has run too long.
 func (s *step) wake() {
 	for i := range s.tasks {
-		if t := &s.tasks[i]; t.Status == StatusWaiting && !t.WakeAt.After(s.at) {
+		t := &s.tasks[i]
+		switch {
+		case t.Nested != nil && (t.Status == StatusRunning || t.Status == StatusWaiting) && t.Nested.over(s.at):
+			s.stopRuns(i, StatusTimeout)
+			t.WakeAt = time.Time{}
+			s.fail(i, &workflow.TaskError{Code: workflow.CodeTaskTimeout, Message: errTaskTimeout.Error()})
+		case t.Status == StatusRunning && t.Nested != nil:
+			for _, index := range t.Nested.Open {
+				inner := s.inside(i, t.Nested.frame(index))
+				inner.wake()
+			}
+		case t.Status != StatusWaiting || t.WakeAt.After(s.at) || t.WakeAt.IsZero():
+		case s.graph.Tasks[i].Wait != nil:
+			t.WakeAt = time.Time{}
+			s.fail(i, &workflow.TaskError{Code: codeSignal, Message: "no signal came in time"})
+		case s.graph.Tasks[i].Nest != nil:
+			t.Status, t.WakeAt = StatusRunning, time.Time{}
+			s.begins(i)
+		default:
 			t.Status, t.Ready, t.WakeAt = StatusPending, true, time.Time{}
 		}
 	}
@@ -136,6 +215,7 @@ func (s *step) complete(i int, result workflow.Result) {
 	}
 	t.Status, t.CompletedAt = StatusCompleted, s.at
 	t.Output, t.Error, t.End = result.Output, nil, result.End
+	t.WakeAt = time.Time{}
 	t.Answered = t.Answered || task.Program.Effect()
 	switch {
 	case result.End != nil:
@@ -182,7 +262,7 @@ func (s *step) fail(i int, err *workflow.TaskError) {
 // chance is in [0,1), spread over executions, tasks and attempts, and the same
 // whenever it is asked for.
 func (s *step) chance(task *workflow.Task, t *TaskState) float64 {
-	sum := sha256.Sum256([]byte(s.state.idempotencyKey(task.ID, t) + "#" + strconv.Itoa(t.Attempt)))
+	sum := sha256.Sum256([]byte(s.state.idempotencyKey(s.path(task.Index), t) + "#" + strconv.Itoa(t.Attempt)))
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }
 
@@ -192,6 +272,12 @@ func (s *step) take(i int, taken []int) {
 	s.tasks[i].Taken = taken
 	for _, target := range s.graph.Tasks[i].Targets {
 		s.settle(target)
+	}
+}
+
+func (s *step) settleAll() {
+	for i := range s.tasks {
+		s.settle(i)
 	}
 }
 
@@ -227,55 +313,96 @@ func (s *step) passOver(i int) {
 	s.take(i, s.graph.Tasks[i].OnSkip)
 }
 
+func (s *step) do(action Action) { s.buffer.actions = append(s.buffer.actions, action) }
+
 // decide says what is to be done in the state that the event led to.
-func (s *step) decide() []Action {
+func (s *step) decide() {
 	if s.state.Ended() {
-		return []Action{{Kind: ActionFinish}}
+		s.buffer.actions = append(s.buffer.actions[:0], Action{Kind: ActionFinish})
+		return
 	}
 	late := s.late()
+	next, found, over := s.survey(late)
+	switch {
+	case found:
+		s.do(next)
+	case over:
+		s.finish()
+	case late:
+		s.finally(StatusTimeout)
+	default:
+		wait := Action{Kind: ActionWait}
+		s.effects(&wait)
+		if !wait.At.IsZero() || wait.Signal {
+			s.do(wait)
+		}
+	}
+}
+
+// survey looks at a graph and the runs in it. It returns the step without
+// effects that is next, if there is one, else whether the graph is over.
+func (s *step) survey(late bool) (next Action, found, over bool) {
 	ended, busy := false, false
-	var wakeAt time.Time
-	for i := range s.tasks {
+	for i := 0; i < len(s.tasks); i++ {
 		t, task := &s.tasks[i], s.graph.Tasks[i]
 		switch {
 		case t.Ready && !late && task.When != nil && !t.Admitted:
 			s.begin(t)
-			return []Action{{Kind: ActionCheck, Task: i}}
+			return Action{Kind: ActionCheck, In: s.in, Task: i}, true, false
+		case t.Ready && !late && task.Nest != nil:
+			s.enter(i)
+			i, ended, busy = -1, false, false // it may have moved what comes before it
+		case t.Ready && !late && task.Wait != nil:
+			s.await(i)
+			busy = true
 		case t.Ready && !late && !task.Program.Effect():
-			return []Action{s.run(i)}
-		case t.Ready || t.Status == StatusRunning:
-			busy = true
-		case t.Status == StatusWaiting:
-			busy = true
-			if wakeAt.IsZero() || t.WakeAt.Before(wakeAt) {
-				wakeAt = t.WakeAt
+			return s.run(i), true, false
+		case t.Status == StatusRunning && t.Nested != nil && !late:
+			next, found, moved := s.advance(i)
+			if found {
+				return next, true, false
 			}
+			busy = true
+			if moved {
+				i, ended, busy = -1, false, false
+			}
+		case t.Ready || t.Status == StatusRunning || t.Status == StatusWaiting:
+			busy = true
 		case t.ends(task):
 			ended = true
 		}
 	}
-	switch {
-	case ended || !busy:
-		return s.finish()
-	case late:
-		s.end(StatusTimeout)
-		return []Action{{Kind: ActionFinish}}
-	}
-	return s.effects(wakeAt)
+	return Action{}, false, ended || !busy
 }
 
-// effects begins every effect that is ready, and asks for a timer if any task waits.
-func (s *step) effects(wakeAt time.Time) []Action {
-	var actions []Action
+// effects begins every effect that is ready, and notes what is waited for.
+func (s *step) effects(wait *Action) {
 	for i := range s.tasks {
-		if s.tasks[i].Ready {
-			actions = append(actions, s.run(i))
+		t := &s.tasks[i]
+		switch {
+		case t.Ready:
+			s.do(s.run(i))
+		case t.Status == StatusRunning && t.Nested != nil:
+			wait.until(t.Nested.Limit)
+			for _, index := range t.Nested.Open {
+				inner := s.inside(i, t.Nested.frame(index))
+				inner.effects(wait)
+			}
+		case t.Status == StatusWaiting:
+			wait.until(t.WakeAt)
+			if t.Nested != nil {
+				wait.until(t.Nested.Limit)
+			}
+			wait.Signal = wait.Signal || s.graph.Tasks[i].Wait != nil
 		}
 	}
-	if !wakeAt.IsZero() {
-		actions = append(actions, Action{Kind: ActionWait, At: wakeAt})
+}
+
+// until lets a wait end at a time, if that is not zero, at the latest.
+func (a *Action) until(at time.Time) {
+	if !at.IsZero() && (a.At.IsZero() || at.Before(a.At)) {
+		a.At = at
 	}
-	return actions
 }
 
 func (s *step) run(i int) Action {
@@ -283,7 +410,7 @@ func (s *step) run(i int) Action {
 	s.begin(t)
 	t.Status, t.Ready = StatusRunning, false
 	t.Attempt++
-	return Action{Kind: ActionRun, Task: i}
+	return Action{Kind: ActionRun, In: s.in, Task: i}
 }
 
 func (s *step) begin(t *TaskState) {
@@ -293,15 +420,20 @@ func (s *step) begin(t *TaskState) {
 }
 
 // finish ends an execution whose graph has come to an end.
-func (s *step) finish() []Action {
+func (s *step) finish() {
 	status := StatusCompleted
 	if last := decisive(s.graph, s.tasks); last >= 0 {
 		if t := &s.tasks[last]; t.Status == StatusFailed || t.End.Failed {
 			status = StatusFailed
 		}
 	}
+	s.finally(status)
+}
+
+// finally ends the execution; what was to be stopped by itself ends with it.
+func (s *step) finally(status Status) {
 	s.end(status)
-	return []Action{{Kind: ActionFinish}}
+	s.buffer.actions = append(s.buffer.actions[:0], Action{Kind: ActionFinish})
 }
 
 // end gives the execution its final status and stops what runs or waits.
@@ -311,11 +443,7 @@ func (s *step) end(status Status) {
 		stopped = StatusTimeout
 	}
 	for i := range s.tasks {
-		t := &s.tasks[i]
-		if t.Status == StatusRunning || t.Status == StatusWaiting {
-			t.Status, t.CompletedAt, t.WakeAt = stopped, s.at, time.Time{}
-		}
-		t.Ready = false
+		s.stopTask(i, stopped)
 	}
 	s.state.Status, s.state.CompletedAt = status, s.at
 }

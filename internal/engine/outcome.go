@@ -60,8 +60,16 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 	return o
 }
 
-// count adds one task to the counters and, if its failure was handled, a notice.
+// count adds one task to the counters, those of its ended nested runs included,
+// and, if its failure was handled, a notice.
 func (o *Outcome) count(task *workflow.Task, t *TaskState) {
+	if t.Nested != nil {
+		inner := t.Nested.total()
+		o.TasksCompleted += inner.TasksCompleted
+		o.TasksFailed += inner.TasksFailed
+		o.SourceFailed = o.SourceFailed || inner.SourceFailed
+		o.Notices = append(o.Notices, inner.Notices...)
+	}
 	switch t.Status {
 	case StatusCompleted:
 		o.TasksCompleted++

@@ -31,16 +31,9 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 	state.Attempt++
 	state.Status = StatusPending
 	state.StartedAt, state.Deadline, state.CompletedAt = time.Time{}, time.Time{}, time.Time{}
-	for i, again := range toReset(plan.Graph, state.Tasks) {
-		if !again {
-			continue
-		}
-		before := state.Tasks[i]
-		after := TaskState{Status: StatusPending, Skip: skips[i], KeyAttempt: before.KeyAttempt}
-		if before.Answered {
-			after.KeyAttempt = state.Attempt
-		}
-		state.Tasks[i] = after
+	r := resetter{plan, state.Attempt}
+	for _, i := range r.reset(plan.Graph, state.Tasks) {
+		state.Tasks[i].Skip = skips[i]
 		if skips[i] {
 			skipped = append(skipped, plan.Graph.Tasks[i].ID)
 		} else {
@@ -48,6 +41,58 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 		}
 	}
 	return skipped, resumed, nil
+}
+
+// resetter resets the graphs of one execution for an attempt.
+type resetter struct {
+	plan    *workflow.Plan
+	attempt int
+}
+
+// reset resets the tasks of one graph and returns which.
+func (r resetter) reset(graph *workflow.Graph, tasks []TaskState) []int {
+	var reset []int
+	again := toReset(graph, tasks)
+	for i := range tasks {
+		if !again[i] {
+			continue
+		}
+		before := tasks[i]
+		after := TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt}
+		// What a task works on is the same only if nothing before it is reset.
+		same := !slices.ContainsFunc(graph.Tasks[i].Sources, func(source int) bool { return again[source] })
+		if same && before.Status != StatusCompleted && r.resume(graph.Tasks[i], &before) {
+			after.Nested = before.Nested
+		} else if before.Answered || before.Nested != nil {
+			after.KeyAttempt = r.attempt
+		}
+		tasks[i] = after
+		reset = append(reset, i)
+	}
+	return reset
+}
+
+// resume keeps the completed runs of a task and resets the others, so that the
+// task goes on where it ended. It reports whether it can.
+func (r resetter) resume(task *workflow.Task, t *TaskState) bool {
+	n := t.Nested
+	if n == nil || r.plan.NestedGraph(task.Nest) == nil {
+		return false
+	}
+	n.Open, n.Phase, n.Limit = nil, PhaseRuns, time.Time{}
+	for _, frame := range n.Frames {
+		if frame.Status == StatusCompleted {
+			continue
+		}
+		r.reset(r.plan.NestedGraph(task.Nest), frame.Tasks)
+		frame.Status, frame.CompletedAt, frame.Error, frame.Output, frame.Tally = StatusRunning, time.Time{}, nil, nil, Tally{}
+		n.Open = append(n.Open, frame.Index)
+	}
+	if task.Nest.Kind == workflow.NestLoop && len(n.Open) == 0 {
+		n.Phase = PhaseTest
+		return t.Status != StatusFailed && n.Next > 0 // a loop that failed by itself begins anew
+	}
+	return len(n.Frames) > 0
 }
 
 // toReset marks what a retry decides anew. An end is always among it, because

@@ -24,25 +24,29 @@ type Runner struct {
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
-	// CallbackURL gives the address that answers the wait of a task; nil where
-	// there is none.
-	CallbackURL func(executionID, taskID string) (string, error)
+	// CallbackURL gives the address that answers the wait at a path of an
+	// execution (each[3].approve); nil where there is none.
+	CallbackURL func(tenantID, executionID, path string) (string, error)
 }
 
 // Run is one execution on its way. Drive changes State and nothing else.
 type Run struct {
+	TenantID  string
 	Plan      *workflow.Plan
 	State     *State
 	Input     any
 	Custom    any            // customInput of a batch
 	Execution map[string]any // the root execution of expressions
+	// Signals returns the payloads of the signals that have come, by the path of
+	// the wait that each is for; nil where no signal can come.
+	Signals func(ctx context.Context) (map[string]any, error)
 }
 
 // Verdict is how far Drive got.
 type Verdict struct {
 	Outcome *Outcome // nil: suspended
-	// WakeAt is when a suspended execution goes on: nothing can happen before,
-	// and it is more than WaitMax away.
+	// WakeAt is when a suspended execution goes on: nothing but a signal can
+	// happen before, and it is more than WaitMax away.
 	WakeAt time.Time
 }
 
@@ -61,12 +65,15 @@ type Checkpoint func(ctx context.Context, state *State) error
 // If ctx ends, Drive stops what runs and returns the cause, unless that is
 // ErrCancelled.
 func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Verdict, error) {
+	if run.State.Pins == nil {
+		run.State.Pins = run.Plan.Pins
+	}
 	if len(run.State.Tasks) != len(run.Plan.Graph.Tasks) {
 		return Verdict{}, fmt.Errorf("the state of execution %s has %d tasks, its plan %d",
 			run.State.ExecutionID, len(run.State.Tasks), len(run.Plan.Graph.Tasks))
 	}
 	d := newDrive(r, run, checkpoint)
-	defer d.goroutines.Wait()
+	defer d.end()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	event := Event{Kind: EventStarted, At: r.now()}
@@ -77,12 +84,21 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 			}
 			event = Event{Kind: EventCancelled, At: r.now()}
 		}
-		actions := Next(run.Plan, run.State, event)
+		actions := next(run.Plan, run.State, &event, &d.buffer)
 		if run.State.Ended() {
 			return Verdict{Outcome: conclude(run.Plan, run.State)}, nil
 		}
-		if task, inline := d.inline(actions); inline {
-			event = d.step(ctx, actions[0].Kind, task)
+		actions = d.stop(actions)
+		if d.inline(actions) {
+			event = d.step(ctx, actions[0])
+			continue
+		}
+		signal, came, err := d.signal(ctx, actions)
+		if err != nil {
+			return Verdict{}, err
+		}
+		if came {
+			event = signal
 			continue
 		}
 		wakeAt, suspended, err := d.begin(ctx, actions)

@@ -41,6 +41,11 @@ type State struct {
 	Deadline    time.Time   `json:"deadline,omitzero"`
 	CompletedAt time.Time   `json:"completedAt,omitzero"`
 	Tasks       []TaskState `json:"tasks"` // in the order of the definition
+	// Pins are the versions of the workflows that tasks name as latest, by
+	// alias: found when the execution began, the same ever after.
+	Pins map[string]int `json:"pins,omitempty"`
+	// Runs counts the nested runs begun.
+	Runs int `json:"runs,omitempty"`
 }
 
 // TaskState is how far one task is.
@@ -55,7 +60,8 @@ type TaskState struct {
 	Attempt     int       `json:"attempt,omitempty"`
 	StartedAt   time.Time `json:"startedAt,omitzero"` // of the first attempt: what now() gives
 	CompletedAt time.Time `json:"completedAt,omitzero"`
-	// WakeAt is when a waiting task goes on: its nextRetryAt.
+	// WakeAt is when a waiting task goes on: its nextRetryAt. Of a wait for a
+	// signal it is the end of its time, zero if it has none.
 	WakeAt time.Time `json:"wakeAt,omitzero"`
 	Output any       `json:"output,omitempty"`
 	// Error is that of a failed task, or the last one of a task that is tried again.
@@ -67,6 +73,8 @@ type TaskState struct {
 	// execution then uses another idempotency key, that of attempt KeyAttempt.
 	Answered   bool `json:"answered,omitempty"`
 	KeyAttempt int  `json:"keyAttempt,omitempty"`
+	// Nested is how far the task's nested runs are; nil where it has none.
+	Nested *Nested `json:"nested,omitempty"`
 }
 
 // NewState returns the state of an execution that has not begun, attempt 1.
@@ -75,12 +83,19 @@ func NewState(plan *workflow.Plan, executionID string) *State {
 		ExecutionID: executionID,
 		Attempt:     1,
 		Status:      StatusPending,
-		Tasks:       make([]TaskState, len(plan.Graph.Tasks)),
-	}
-	for i := range state.Tasks {
-		state.Tasks[i].Status = StatusPending
+		Tasks:       pending(plan.Graph),
+		Pins:        plan.Pins,
 	}
 	return state
+}
+
+// pending are the tasks of a graph before anything happened.
+func pending(graph *workflow.Graph) []TaskState {
+	tasks := make([]TaskState, len(graph.Tasks))
+	for i := range tasks {
+		tasks[i].Status = StatusPending
+	}
+	return tasks
 }
 
 // UnmarshalJSON keeps the text of numbers, which encoding/json alone would

@@ -6,7 +6,7 @@ import "time"
 // and custom.
 type Scope struct {
 	Item   bool // item and index: inside for-each
-	Last   bool // last: the until of a loop
+	Last   bool // last and index: inside a loop
 	Column bool // $ is the value of a decision table's column
 	Fields bool // $.name is another field of a transform
 }

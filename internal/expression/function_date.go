@@ -47,6 +47,9 @@ func toTime(v any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// ToTime reads the result of an expression as the time that date(v) gives.
+func ToTime(v any) (time.Time, bool) { return toTime(v) }
+
 // inCalendar brings a time to UTC and milliseconds and checks that its year
 // has at most four digits.
 func inCalendar(t time.Time) (time.Time, bool) {

@@ -28,7 +28,10 @@ func isRoot(name string) bool {
 func (c *compiler) roots() string {
 	list := []string{"input", "tasks", "execution", "custom"}
 	if c.scope.Item {
-		list = append(list, "item", "index")
+		list = append(list, "item")
+	}
+	if c.scope.Item || c.scope.Last {
+		list = append(list, "index")
 	}
 	if c.scope.Last {
 		list = append(list, "last")
@@ -58,7 +61,7 @@ func (c *compiler) root(n *ast.IdentifierNode) (node, error) {
 		return func(r *run) (any, error) { return asObject(r.env.Execution), nil }, nil
 	case name == "item" && c.scope.Item:
 		return func(r *run) (any, error) { return r.env.Item, nil }, nil
-	case name == "index" && c.scope.Item:
+	case name == "index" && (c.scope.Item || c.scope.Last):
 		return func(r *run) (any, error) { return newNumber(r.env.Index), nil }, nil
 	case name == "last" && c.scope.Last:
 		return func(r *run) (any, error) { return r.env.Last, nil }, nil

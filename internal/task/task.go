@@ -38,6 +38,11 @@ func Types(ports Ports) map[string]workflow.TaskType {
 		"transform":           transformType{},
 		"switch":              switchType{},
 		"decision-table":      decisionTableType{},
+		"for-each":            forEachType{},
+		"loop":                loopType{},
+		"delay":               delayType{},
+		"wait-for-signal":     waitForSignalType{},
+		"sub-workflow":        subWorkflowType{},
 		"end":                 endType{},
 		"authorization-check": authorizationCheckType{find: ports.FindAuthorization},
 	}

@@ -110,17 +110,22 @@ func requireRefusals(t *testing.T, kind string, cases []refusal) {
 
 func TestTypesAreThoseOfTheDefinitionLanguage(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"decision-table", "end", "http-request", "switch", "transform"}, sortedNames(Types(Ports{})))
+	require.Equal(t, []string{"authorization-check", "decision-table", "delay", "end", "for-each", "http-request", "loop", "sub-workflow", "switch", "transform", "wait-for-signal"}, sortedNames(Types(Ports{})))
 }
 
 func TestUnknownMembersAreRefused(t *testing.T) {
 	t.Parallel()
 	for kind, config := range map[string]string{
-		"http-request":   `{"url":"https://example.com/","auth":{"type":"bearer","secret":"x"}}`,
-		"transform":      `{"fields":{},"auth":1}`,
-		"switch":         `{"cases":[],"auth":1}`,
-		"decision-table": `{"inputs":[],"outputs":[{"name":"a"}],"rules":[],"auth":1}`,
-		"end":            `{"auth":1}`,
+		"http-request":    `{"url":"https://example.com/","auth":{"type":"bearer","secret":"x"}}`,
+		"transform":       `{"fields":{},"auth":1}`,
+		"switch":          `{"cases":[],"auth":1}`,
+		"decision-table":  `{"inputs":[],"outputs":[{"name":"a"}],"rules":[],"auth":1}`,
+		"end":             `{"auth":1}`,
+		"for-each":        `{"items":"[]","tasks":[{"id":"u","type":"end"}],"edges":[],"auth":1}`,
+		"loop":            `{"until":"true","tasks":[{"id":"u","type":"end"}],"edges":[],"auth":1}`,
+		"delay":           `{"forMs":1,"auth":1}`,
+		"wait-for-signal": `{"auth":1}`,
+		"sub-workflow":    `{"alias":"a","version":"v1","auth":1}`,
 	} {
 		requireRefusals(t, kind, []refusal{{config, "tasks[0].config.auth", "is not a member"}})
 	}

@@ -27,9 +27,11 @@ const (
 func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	c := compiler{types: types, ids: map[string]string{}}
 	plan := &Plan{Graph: c.graph("", def.Tasks, def.Edges, nil)}
-	plan.schema = c.inputSchema(def.InputSchema)
+	plan.schema = c.schema("inputSchema", def.InputSchema)
 	plan.Mode = c.mode(def.ExecutionMode)
 	plan.Timeout = c.timeout(plan.Mode, def.TimeoutSeconds)
+	plan.asked, plan.seconds, plan.waits = def.ExecutionMode, def.TimeoutSeconds, c.waits
+	plan.References = c.references
 	plan.Effects = c.effects || c.waits
 	plan.Warnings = c.warnings
 	if len(c.faults) == 0 {
@@ -58,6 +60,8 @@ type compiler struct {
 	cycle    string // message on the first cycle
 	effects  bool
 	waits    bool
+
+	references []Reference
 }
 
 func (c *compiler) fault(path string, code fault.SubCode, format string, args ...any) {

@@ -245,6 +245,40 @@ func (c *ConfigReader) Graph(extra expression.Scope) *Graph {
 	return graph
 }
 
+// Nest says that nested graphs do the task's work, as n tells.
+func (c *ConfigReader) Nest(n *Nest) { c.task.task.Nest = n }
+
+// Wait says that the task waits for a signal, as w tells.
+func (c *ConfigReader) Wait(w *Wait) {
+	c.task.task.Wait = w
+	c.Waits()
+}
+
+// Workflow reads a reference to a published workflow from the members alias
+// and version.
+func (c *ConfigReader) Workflow() Ref {
+	c.Require("alias", "version")
+	ref := Ref{Alias: c.Text("alias"), Version: c.Text("version")}
+	if ref.Version != "" && ref.Version != Latest && !versionPattern.MatchString(ref.Version) {
+		c.Fault("version", "must be a version such as v1, or %s", Latest)
+	}
+	c.task.compiler.references = append(c.task.compiler.references, Reference{Path: c.path, Ref: ref})
+	return ref
+}
+
+// Schema reads a JSON Schema; nil where absent or faulty.
+func (c *ConfigReader) Schema(name string) *PayloadSchema {
+	document := read[map[string]any](c, name, "an object")
+	if document == nil {
+		return nil
+	}
+	compiled := c.task.compiler.schema(join(c.path, name), document)
+	if compiled == nil {
+		return nil
+	}
+	return &PayloadSchema{compiled}
+}
+
 // OnlyNamedEdges makes each edge of the task a fault that neither Goto,
 // Otherwise nor onError names.
 func (c *ConfigReader) OnlyNamedEdges() { c.task.onlyNamed = true }

@@ -32,8 +32,17 @@ type Plan struct {
 	Effects bool
 	// Warnings do not forbid publishing: a rule that can never hit.
 	Warnings []fault.Detail
+	// References are the published workflows that the plan's tasks run.
+	References []Reference
+	// Subs are their plans and those of their own references, set by Link.
+	Subs map[Ref]*Plan
+	// Pins say which versions Link found for Latest, by alias.
+	Pins map[string]int
 
-	schema *schema
+	schema  *schema
+	asked   Mode // of the definition
+	seconds int  // the time limit of the definition
+	waits   bool
 }
 
 // Graph is tasks and what follows what. Tasks are in the order of the
@@ -68,6 +77,10 @@ type Task struct {
 	Retry     RetryPolicy
 	OnError   OnError
 	Program   Program
+	// Nest is set where nested graphs do the task's work, Wait where a signal
+	// from outside does; Program is not run then.
+	Nest *Nest
+	Wait *Wait
 	// Read reports whether any expression of the graph reads the task.
 	Read bool
 	// Children are the graphs nested in the task, compiled like the outer one.

@@ -46,12 +46,12 @@ func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail)
 	return object, nil
 }
 
-// inputSchema compiles a schema (decisions 3.5). Nothing is ever loaded: a
+// schema compiles the schema at path (decisions 3.5). Nothing is ever loaded: a
 // $ref stays inside the document.
-func (c *compiler) inputSchema(document map[string]any) *schema {
+func (c *compiler) schema(path string, document map[string]any) *schema {
 	draft, ok := schemaDraft(document)
 	if !ok {
-		c.fault("inputSchema.$schema", "", "must be JSON Schema 2020-12 or draft-07")
+		c.fault(join(path, "$schema"), "", "must be JSON Schema 2020-12 or draft-07")
 		return nil
 	}
 	loader := jsonschema.NewCompiler()
@@ -64,14 +64,14 @@ func (c *compiler) inputSchema(document map[string]any) *schema {
 		compiled, err = loader.Compile(schemaName)
 	}
 	if err != nil {
-		for _, detail := range schemaFaults(err, document) {
+		for _, detail := range schemaFaults(err, path, document) {
 			c.report(detail)
 		}
 		return nil
 	}
 	walk := schemaWalk{ways: map[*jsonschema.Schema]int{}}
 	if walk.visit(compiled) > applicationsMax {
-		c.fault("inputSchema", "", "leads to its parts in more than %d ways", applicationsMax)
+		c.fault(path, "", "leads to its parts in more than %d ways", applicationsMax)
 		return nil
 	}
 	return &schema{compiled: compiled, defaults: walk.defaults}
@@ -99,11 +99,11 @@ var errLoading = errors.New("a schema refers to itself only")
 func (refuseLoading) Load(string) (any, error) { return nil, errLoading }
 
 // schemaFaults says what is wrong with a schema.
-func schemaFaults(err error, document any) []fault.Detail {
+func schemaFaults(err error, path string, document any) []fault.Detail {
 	var invalid *jsonschema.SchemaValidationError
 	var mismatch *jsonschema.ValidationError
 	if errors.As(err, &invalid) && errors.As(invalid.Err, &mismatch) {
-		return mismatches(mismatch, document, "inputSchema")
+		return mismatches(mismatch, document, path)
 	}
 	message := "is not a valid JSON Schema"
 	var loading *jsonschema.LoadURLError
@@ -118,7 +118,7 @@ func schemaFaults(err error, document any) []fault.Detail {
 	case errors.As(err, &regex):
 		message = "has a pattern that is not a valid regular expression"
 	}
-	return []fault.Detail{{Field: "inputSchema", Message: message}}
+	return []fault.Detail{{Field: path, Message: message}}
 }
 
 // mismatches turns the library's error into details, without any value of the

@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"tranche/internal/expression"
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+)
+
+// codeInput is the failure of a sub-workflow whose input does not match its schema.
+const codeInput = "INPUT_SCHEMA_MISMATCH"
+
+// scene is what the expressions of one graph on its way see: the execution's
+// own graph, or one run of a nested one.
+type scene struct {
+	outer  *scene
+	graph  *workflow.Graph
+	tasks  []TaskState
+	prefix string // of the paths of its tasks: each[3].
+	env    expression.Env
+	unread []int // tasks that expressions read and that env does not have yet
+
+	items map[int][]any // of the tasks that are a for-each
+	inner map[NestedRun]*scene
+}
+
+// unread are the tasks of a graph that expressions read.
+func unread(graph *workflow.Graph) []int {
+	var read []int
+	for i, task := range graph.Tasks {
+		if task.Read {
+			read = append(read, i)
+		}
+	}
+	return read
+}
+
+// readTasks gives the expressions what the tasks decided meanwhile gave.
+func (s *scene) readTasks() {
+	waiting := s.unread[:0]
+	for _, i := range s.unread {
+		task, state := s.graph.Tasks[i], &s.tasks[i]
+		if !state.decided(task) {
+			waiting = append(waiting, i)
+			continue
+		}
+		value := map[string]any{"output": state.Output, "status": string(state.Status), "error": nil}
+		if state.Error != nil {
+			value["error"] = state.Error.Value()
+		}
+		s.env.Tasks[task.ID] = value
+	}
+	s.unread = waiting
+}
+
+// countItems evaluates the items of a for-each.
+func (s *scene) countItems(i int) (int, error) {
+	items, err := s.itemsOf(i)
+	return len(items), err
+}
+
+// itemsOf gives the items of a for-each. They depend on nothing but what is
+// recorded, so they are evaluated again after a crash instead of stored.
+func (s *scene) itemsOf(i int) ([]any, error) {
+	if items, known := s.items[i]; known {
+		return items, nil
+	}
+	s.readTasks()
+	env, task := s.env, s.graph.Tasks[i]
+	env.Now, env.Path = s.tasks[i].StartedAt, s.prefix+task.ID
+	value, err := task.Nest.Items.Eval(&env)
+	if err != nil {
+		return nil, err
+	}
+	items, isList := value.([]any)
+	switch {
+	case !isList:
+		return nil, &workflow.TaskError{Code: workflow.CodeExpression, Message: "items must give a list"}
+	case len(items) > workflow.ItemsMax:
+		return nil, &workflow.TaskError{Code: codeRunLimit, Message: fmt.Sprintf("items has %d items; there are at most %d", len(items), workflow.ItemsMax)}
+	}
+	if s.items == nil {
+		s.items = map[int][]any{}
+	}
+	s.items[i] = items
+	return items, nil
+}
+
+// testLast evaluates the until of a loop on the result of its last iteration.
+func (s *scene) testLast(i int) (bool, error) {
+	env, task, nested := s.env, s.graph.Tasks[i], s.tasks[i].Nested
+	env.Last, env.Index = nested.Last, nested.Next-1
+	env.Path = s.prefix + task.ID
+	if frame := nested.frame(env.Index); frame != nil {
+		env.Now = frame.StartedAt
+	}
+	return task.Nest.Until.EvalBool(&env)
+}
+
+// graph is the graph at a place.
+func (d *drive) graph(in Place) *workflow.Graph {
+	graph := d.run.Plan.Graph
+	for _, run := range in {
+		graph = d.run.Plan.NestedGraph(graph.Tasks[run.Task].Nest)
+	}
+	return graph
+}
+
+// scene returns the scene of a run that goes on. The error says why it cannot.
+func (d *drive) scene(in Place) (*scene, *workflow.TaskError) {
+	at := &d.root
+	for _, run := range in {
+		inner, known := at.inner[run]
+		if !known {
+			var err *workflow.TaskError
+			if inner, err = d.open(at, run); err != nil {
+				return nil, err
+			}
+		}
+		at = inner
+	}
+	return at, nil
+}
+
+// open makes the scene of a run.
+func (d *drive) open(outer *scene, run NestedRun) (*scene, *workflow.TaskError) {
+	task, nested := outer.graph.Tasks[run.Task], outer.tasks[run.Task].Nested
+	frame, nest := nested.frame(run.Index), task.Nest
+	s := &scene{
+		outer: outer, graph: d.run.Plan.NestedGraph(nest), tasks: frame.Tasks,
+		prefix: outer.prefix + runName(task, run.Index), env: outer.env,
+	}
+	s.unread = unread(s.graph)
+	outer.readTasks()
+	s.env.Tasks = maps.Clone(outer.env.Tasks)
+	switch nest.Kind {
+	case workflow.NestEach:
+		items, err := outer.itemsOf(run.Task)
+		if err != nil {
+			return nil, d.taskError(context.Background(), task, err)
+		}
+		s.env.Item, s.env.Index = items[run.Index], run.Index
+	case workflow.NestLoop:
+		s.env.Last, s.env.Index = nested.Last, run.Index
+	case workflow.NestOnce:
+	}
+	d.addressed(s)
+	if nest.Graph == nil {
+		if err := d.isolate(s, task, frame); err != nil {
+			return nil, err
+		}
+	}
+	if outer.inner == nil {
+		outer.inner = map[NestedRun]*scene{}
+	}
+	maps.DeleteFunc(outer.inner, func(other NestedRun, _ *scene) bool {
+		return outer.tasks[other.Task].Nested.open(other.Index) == nil
+	})
+	outer.inner[run] = s
+	return s, nil
+}
+
+// isolate makes a scene that of a workflow of its own, which sees its input
+// and nothing around it.
+func (d *drive) isolate(s *scene, task *workflow.Task, frame *Frame) *workflow.TaskError {
+	input := s.env.Item
+	if task.Nest.Kind == workflow.NestOnce {
+		input = map[string]any{}
+	}
+	if tree := task.Nest.Input; tree != nil {
+		env := s.env
+		env.Now, env.Path = frame.StartedAt, strings.TrimSuffix(s.prefix, ".")
+		var err error
+		if input, err = tree.Eval(&env); err != nil {
+			return d.taskError(context.Background(), task, err)
+		}
+	}
+	object, isObject := input.(map[string]any)
+	if !isObject {
+		return &workflow.TaskError{Code: codeInput, Message: "the input of workflow " + task.Nest.Ref.Alias + " must be an object"}
+	}
+	filled, faults := d.run.Plan.Subs[task.Nest.Ref].CheckInput(object)
+	if len(faults) > 0 {
+		return &workflow.TaskError{Code: codeInput, Message: "the input of workflow " + task.Nest.Ref.Alias + " does not match its schema: " + mismatch(faults)}
+	}
+	s.env.Input, s.env.Tasks = filled, map[string]any{}
+	s.env.Item, s.env.Last, s.env.Index = nil, nil, 0
+	s.outer = nil
+	return nil
+}
+
+func mismatch(faults []fault.Detail) string {
+	message := strings.TrimSpace(faults[0].Field + " " + faults[0].Message)
+	if len(faults) > 1 {
+		message += fmt.Sprintf(", and %d more", len(faults)-1)
+	}
+	return message
+}
+
+// addressed lets the expressions of a scene ask for the addresses that answer
+// waits: those of its own graph and of the graphs around it.
+func (d *drive) addressed(s *scene) {
+	if d.CallbackURL == nil {
+		return
+	}
+	s.env.CallbackURL = func(taskID string) (string, error) {
+		for at := s; at != nil; at = at.outer {
+			if i, ok := at.graph.Index(taskID); ok && at.graph.Tasks[i].Wait != nil {
+				return d.CallbackURL(d.run.TenantID, d.run.State.ExecutionID, at.prefix+taskID)
+			}
+		}
+		return "", fmt.Errorf("no wait-for-signal has that id")
+	}
+}
+
+// signal returns the event of a signal that a waiting task has got.
+func (d *drive) signal(ctx context.Context, actions []Action) (Event, bool, error) {
+	if n := len(actions); n == 0 || !actions[n-1].Signal || d.run.Signals == nil {
+		return Event{}, false, nil
+	}
+	for _, action := range actions {
+		if action.Kind == ActionRun {
+			return Event{}, false, nil // what is ready begins first
+		}
+	}
+	payloads, err := d.run.Signals(ctx)
+	if err != nil {
+		return Event{}, false, err
+	}
+	for _, w := range Waits(d.run.Plan, d.run.State) {
+		if payload, came := payloads[w.Path]; came && w.Status == StatusWaiting {
+			return Event{
+				Kind: EventCompleted, In: w.In, Task: w.Position, Result: workflow.Result{Output: payload}, At: d.now(),
+			}, true, nil
+		}
+	}
+	return Event{}, false, nil
+}
+
+// Waiting is a wait for a signal that an execution has reached or may reach in
+// a graph that is on its way.
+type Waiting struct {
+	In       Place
+	Position int
+	Path     string // each[3].approve
+	TaskID   string
+	Status   Status
+	Wait     *workflow.Wait
+}
+
+// Waits returns the waits for signals in the graphs of an execution that are on
+// their way, the execution's own first.
+func Waits(plan *workflow.Plan, state *State) []Waiting {
+	var found []Waiting
+	s := step{plan: plan, graph: plan.Graph, tasks: state.Tasks, state: state}
+	s.waits("", &found)
+	return found
+}
+
+func (s *step) waits(prefix string, found *[]Waiting) {
+	for i, task := range s.graph.Tasks {
+		t := &s.tasks[i]
+		if task.Wait != nil {
+			*found = append(*found, Waiting{s.in, i, prefix + task.ID, task.ID, t.Status, task.Wait})
+		}
+		if t.Nested == nil {
+			continue
+		}
+		for _, index := range t.Nested.Open {
+			inner := s.inside(i, t.Nested.frame(index))
+			inner.waits(prefix+runName(task, index), found)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"tranche/internal/expression"
+	"tranche/internal/workflow"
+)
+
+// codeDelay is the failure of a delay whose until gives no time.
+const codeDelay = "DELAY_ERROR"
+
+// delayType waits for a time to pass.
+type delayType struct{}
+
+// delay is a compiled delay; until is nil where duration says how long.
+type delay struct {
+	duration time.Duration
+	until    *expression.Expression
+}
+
+func (delayType) Compile(c *workflow.ConfigReader) workflow.Program {
+	d := &delay{
+		duration: time.Duration(c.Int("forMs", 0, 0, int(waitMax.Milliseconds()))) * time.Millisecond,
+		until:    c.Expression("until"),
+	}
+	switch {
+	case !c.Has("forMs") && !c.Has("until"):
+		c.Require("forMs")
+	case c.Has("forMs") && c.Has("until"):
+		c.Fault("until", "forMs is there as well; a delay has one of them")
+	}
+	c.Waits()
+	return d
+}
+
+// Effect is false: a delay only asks to be run again when its time has come.
+func (*delay) Effect() bool { return false }
+
+// Run ends once the time has come. That time depends on nothing but what was
+// recorded when the task began, so it is the same after a crash.
+func (d *delay) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+	until := call.Env.Now.Add(d.duration)
+	if d.until != nil {
+		value, err := d.until.Eval(call.Env)
+		if err != nil {
+			return workflow.Result{}, failureAt(codeDelay, "until", err)
+		}
+		var ok bool
+		if until, ok = expression.ToTime(value); !ok {
+			return workflow.Result{}, failure(codeDelay, "until: must give a time such as 2026-01-31T08:00:00Z")
+		}
+	}
+	until = until.UTC().Truncate(time.Millisecond)
+	if call.At.Before(until) {
+		return workflow.Result{WaitUntil: until}, nil
+	}
+	return workflow.Result{Output: map[string]any{"until": until.Format("2006-01-02T15:04:05.000Z")}}, nil
+}

@@ -1,0 +1,35 @@
+package task
+
+import (
+	"tranche/internal/expression"
+	"tranche/internal/workflow"
+)
+
+// concurrencyDefault is how many items a for-each works on at a time.
+const concurrencyDefault = 10
+
+// forEachType runs a nested graph, or a published workflow, once for each item
+// of a list.
+type forEachType struct{}
+
+func (forEachType) Compile(c *workflow.ConfigReader) workflow.Program {
+	nest := &workflow.Nest{Kind: workflow.NestEach}
+	c.Require("items")
+	nest.Items = c.Expression("items")
+	nest.Concurrency = c.Int("concurrency", concurrencyDefault, 1, workflow.ConcurrencyMax)
+	nest.Continue = c.Choice("onItemError", "fail", "continue") == "continue"
+	inner := expression.Scope{Item: true}
+	switch reference := c.Object("workflow"); {
+	case reference == nil:
+		nest.Graph = c.Graph(inner)
+	case c.Has("tasks") || c.Has("edges"):
+		c.Value("tasks")
+		c.Value("edges")
+		c.Fault("workflow", "tasks are there as well; a for-each has one of them")
+	default:
+		nest.Ref = reference.Workflow()
+		nest.Input = reference.With(inner).Tree("input")
+	}
+	c.Nest(nest)
+	return declared{}
+}

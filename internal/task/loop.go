@@ -1,0 +1,33 @@
+package task
+
+import (
+	"time"
+
+	"tranche/internal/expression"
+	"tranche/internal/workflow"
+)
+
+const (
+	iterationsDefault = 100
+	loopDelayMax      = 24 * time.Hour
+)
+
+// loopType repeats a nested graph until a condition holds.
+type loopType struct{}
+
+func (loopType) Compile(c *workflow.ConfigReader) workflow.Program {
+	inner := expression.Scope{Last: true}
+	c.Require("until")
+	nest := &workflow.Nest{
+		Kind:          workflow.NestLoop,
+		Until:         c.With(inner).Expression("until"),
+		Delay:         time.Duration(c.Int("delayMs", 0, 0, int(loopDelayMax.Milliseconds()))) * time.Millisecond,
+		IterationsMax: c.Int("maxIterations", iterationsDefault, 1, workflow.IterationsMax),
+		Graph:         c.Graph(inner),
+	}
+	if nest.Delay > 0 {
+		c.Waits()
+	}
+	c.Nest(nest)
+	return declared{}
+}

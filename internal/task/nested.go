@@ -1,0 +1,22 @@
+package task
+
+import (
+	"context"
+	"errors"
+
+	"tranche/internal/workflow"
+)
+
+// declared is the program of a task that the engine carries out itself, from
+// what its type declared: nested graphs, or the wait for a signal.
+type declared struct{}
+
+var errDeclared = errors.New("the engine carries this task out itself")
+
+// Effect is false: what nested tasks reach, they reach themselves.
+func (declared) Effect() bool { return false }
+
+// Run is never called.
+func (declared) Run(context.Context, *workflow.Call) (workflow.Result, error) {
+	return workflow.Result{}, errDeclared
+}

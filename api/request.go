@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -25,9 +26,13 @@ var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 type request struct {
 	id          string
 	address     string // where it came from
+	userAgent   string // as the caller says, cut to userAgentMax
 	tenant      string
 	executionID string
 }
+
+// userAgentMax is how many characters of a User-Agent are kept.
+const userAgentMax = 300
 
 type requestKey struct{}
 
@@ -57,7 +62,7 @@ func noteExecution(ctx context.Context, id uuid.UUID) context.Context {
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := s.config.Clock()
-		req := &request{id: r.Header.Get(requestIDHeader), address: s.addressOf(r)}
+		req := &request{id: r.Header.Get(requestIDHeader), address: s.addressOf(r), userAgent: callerAgent(r)}
 		if !requestIDPattern.MatchString(req.id) {
 			req.id = uuid.Must(uuid.NewV7()).String()
 		}
@@ -83,6 +88,12 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(recorded, r.WithContext(ctx))
 	})
+}
+
+// callerAgent is the User-Agent, as far as PostgreSQL could hold it.
+func callerAgent(r *http.Request) string {
+	agent := []rune(strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), ""))
+	return string(agent[:min(len(agent), userAgentMax)])
 }
 
 // recoverPanic answers 500 for a handler that panicked and logs where.

@@ -130,6 +130,7 @@ func (s *Server) routes() {
 		uploadRoutes,
 		packageRoutes,
 		batchRoutes,
+		authorizationRoutes,
 		scheduleRoutes,
 	} {
 		routes(s)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -111,6 +112,9 @@ func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorization
 	attached := make([]map[string]any, len(files))
 	for i, f := range files {
 		attached[i] = map[string]any{"attachmentId": f.ID.String(), "fileName": f.FileName, "sha256": hex.EncodeToString(f.Sha256)}
+	}
+	if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentSign, authorizationID.String()); err != nil {
+		return err
 	}
 	return s.appendTx(ctx, tx, tenantID, authorizationID, KindSigned, map[string]any{
 		"otpId": otpID.String(), "authorizedAt": moment(at), "attempt": used.Attempts,

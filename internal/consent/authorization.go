@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -81,6 +82,9 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 			return fault.New(fault.Invalid, "the request is invalid").WithDetails(inThePast())
 		}
 		c.ExpiresAt = row.ExpiresAt
+		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentCreate, id.String()); err != nil {
+			return err
+		}
 		return s.appendTx(ctx, tx, tenantID, id, KindCreated, map[string]any{"authorization": c.evidence(), "by": actor.content()})
 	})
 	return id, err
@@ -157,6 +161,9 @@ func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 			if step != nil {
 				return fmt.Errorf("delete authorization %s: %w", id, step)
 			}
+		}
+		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentDelete, id.String()); err != nil {
+			return err
 		}
 		// The tombstone says who, without the address, which is personal.
 		return s.appendTx(ctx, tx, tenantID, id, KindDeleted, map[string]any{"by": map[string]any{"clientId": actor.ClientID.String()}})

@@ -91,17 +91,10 @@ func (s *SMTP) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, failed("the SMTP client cannot be made")
 	}
-	if err := client.DialAndSendWithContext(ctx, letter); err != nil && !taken(err) {
+	if err := client.DialAndSendWithContext(ctx, letter); err != nil && !letter.IsDelivered() { // after delivery only the farewell can fail
 		return Receipt{}, smtpError(err)
 	}
 	return Receipt{Provider: "smtp", MessageID: id}, nil
-}
-
-// taken reports whether the message was taken before the error: only the
-// farewell went wrong.
-func taken(err error) bool {
-	sending, ok := errors.AsType[*gomail.SendError](err)
-	return ok && sending.Reason == gomail.ErrSMTPReset
 }
 
 // smtpError tells what may be told of an error: its text repeats addresses.

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tranche/internal/consent"
+	"tranche/internal/identity"
+	"tranche/internal/message"
+)
+
+// SigningRequest asks for a one-time password.
+type SigningRequest struct {
+	Value         string `json:"value" minLength:"1" maxLength:"254" doc:"Where the code goes: an e-mail address, or a telephone number in the form of E.164." example:"ana@example.com"`
+	ContactMethod string `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How it goes there. One that the operator has not configured is refused." example:"email"`
+	TemplateID    string `json:"templateId" minLength:"1" maxLength:"64" doc:"The message template; default always exists." example:"default"`
+	CodeSize      *int   `json:"codeSize,omitempty" minimum:"6" maximum:"10" doc:"How many digits the code has; by default 6." example:"6"`
+	ExpiresIn     *int   `json:"expiresIn,omitempty" minimum:"60" maximum:"600" doc:"For how many seconds the code is valid; by default 600." example:"600"`
+	MaxAttempts   *int   `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"How often a code may be presented; by default 5." example:"5"`
+}
+
+// SigningStarted is a code on its way.
+type SigningStarted struct {
+	OTPID     string    `json:"otpId" doc:"The one-time password, for the attempt." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ExpiresAt Timestamp `json:"expiresAt" doc:"**[ext]** When the code ceases to be valid."`
+}
+
+// SigningAttempt presents a code.
+type SigningAttempt struct {
+	OTPID string `json:"otpId" minLength:"1" maxLength:"64" doc:"The one-time password that the code belongs to." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	Code  string `json:"code" pattern:"^[0-9]{6,10}$" doc:"The code that the signer received." example:"402971"`
+}
+
+// Signature is a signing that came to its end.
+type Signature struct {
+	OTPID             string     `json:"otpId" doc:"The one-time password that signed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ContactMethod     string     `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How the code went out." example:"email"`
+	Contact           string     `json:"contact" doc:"Where it went, masked." example:"a***@example.com"`
+	TemplateID        string     `json:"templateId" doc:"The message template." example:"default"`
+	ClientID          string     `json:"clientId" doc:"The client that asked for the code." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	RequestedAt       Timestamp  `json:"requestedAt" doc:"When the code was asked for."`
+	SentAt            *Timestamp `json:"sentAt,omitempty" doc:"When the provider had taken the message; absent while its answer has not come."`
+	Provider          string     `json:"provider,omitempty" doc:"What took the message: smtp, gateway or folder." example:"smtp"`
+	ProviderMessageID string     `json:"providerMessageId,omitempty" doc:"The provider's id of the message." example:"<0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12@acme.example>"`
+	Attempts          int        `json:"attempts" doc:"How many attempts it took." example:"1"`
+	SignedAt          Timestamp  `json:"signedAt" doc:"When the code was presented; the authorization's authorizedAt."`
+}
+
+type (
+	signingInput struct {
+		AuthorizationPath
+		Body SigningRequest
+	}
+	signingOutput struct{ Body SigningStarted }
+
+	attemptInput struct {
+		AuthorizationPath
+		Body SigningAttempt
+	}
+
+	signatureListOutput struct {
+		Body struct {
+			Data []Signature `json:"data" doc:"The signatures: none, or one."`
+		}
+	}
+)
+
+func signatureRoutes(s *Server) {
+	register(s, operation{
+		id: "startSigning", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/signatures", tag: "Authorizations",
+		summary: "Send a one-time password",
+		description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before. " +
+			"429: a contact and an authorization get one code in 60 s, a contact 5 in 10 minutes and 10 a day. " +
+			"409: the authorization is signed, has expired, or has had its 20 codes. " +
+			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
+		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusCreated,
+		requestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
+		responseExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","expiresAt":"2026-11-21T02:19:25.123Z"}`,
+		errors:          []int{http.StatusNotFound, http.StatusConflict},
+	}, s.startSigning)
+	register(s, operation{
+		id: "attemptSignature", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/signatures/attempt", tag: "Authorizations",
+		summary: "Sign with a one-time password",
+		description: "Presents a code; the right one signs the authorization, which sets authorizedAt and hasSignatures. " +
+			"400: the code is wrong (the message says how many attempts are left) or has expired. " +
+			"409: its attempts are used up, it was used or superseded, or the authorization is signed or has expired.",
+		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusAccepted,
+		requestExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","code":"402971"}`,
+		errors:         []int{http.StatusNotFound, http.StatusConflict},
+	}, s.attemptSignature)
+	register(s, operation{
+		id: "listSignatures", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/signatures", tag: "Authorizations",
+		summary: "List the signatures of an authorization", description: "**[ext]** What is known of the signature; the evidence has every step.",
+		scope: identity.ScopeAuthorizationsRead, category: authorizations,
+		responseExample: `{"data":[{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","contactMethod":"email","contact":"a***@example.com","templateId":"default",` +
+			`"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","requestedAt":"2026-11-21T02:09:25.123Z","sentAt":"2026-11-21T02:09:25.823Z","provider":"smtp",` +
+			`"providerMessageId":"<0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12@acme.example>","attempts":1,"signedAt":"2026-11-21T02:10:02.001Z"}]}`,
+		errors: []int{http.StatusNotFound},
+	}, s.listSignatures)
+}
+
+func (s *Server) startSigning(ctx context.Context, in *signingInput) (*signingOutput, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	request := consent.SigningRequest{
+		Channel: message.Channel(in.Body.ContactMethod), Value: in.Body.Value, TemplateID: in.Body.TemplateID,
+	}
+	assign(&request.CodeSize, in.Body.CodeSize)
+	assign(&request.AttemptsMax, in.Body.MaxAttempts)
+	if in.Body.ExpiresIn != nil {
+		request.ExpiresIn = time.Duration(*in.Body.ExpiresIn) * time.Second
+	}
+	otp, err := s.config.Consents.StartSigning(ctx, principal(ctx).TenantID, id, actor(ctx), request)
+	if err != nil {
+		return nil, err
+	}
+	return &signingOutput{Body: SigningStarted{OTPID: otp.ID.String(), ExpiresAt: stamp(otp.ExpiresAt)}}, nil
+}
+
+func (s *Server) attemptSignature(ctx context.Context, in *attemptInput) (*struct{}, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	tenantID := principal(ctx).TenantID
+	// The path goes before the body: an unknown authorization is one whatever
+	// password it is asked with.
+	if _, err := s.config.Consents.Get(ctx, tenantID, id); err != nil {
+		return nil, err
+	}
+	otpID, err := parseID(in.Body.OTPID, "one-time password")
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.config.Consents.Attempt(ctx, tenantID, id, otpID, actor(ctx), in.Body.Code)
+}
+
+func (s *Server) listSignatures(ctx context.Context, in *AuthorizationPath) (*signatureListOutput, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.config.Consents.Signatures(ctx, principal(ctx).TenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &signatureListOutput{}
+	out.Body.Data = make([]Signature, len(found))
+	for i, f := range found {
+		out.Body.Data[i] = Signature{
+			OTPID: f.OTPID.String(), ContactMethod: f.ContactMethod, Contact: f.Contact, TemplateID: f.TemplateID,
+			ClientID: f.ClientID.String(), RequestedAt: stamp(f.RequestedAt), SentAt: stampOrNil(f.SentAt),
+			Provider: f.Provider, ProviderMessageID: f.ProviderMessageID, Attempts: f.Attempts, SignedAt: stamp(f.SignedAt),
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"tranche/internal/consent"
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+)
+
+// templateIDPattern is what the id of a message template looks like.
+const templateIDPattern = "^[a-z0-9][a-z0-9_-]{0,63}$"
+
+// MessageTemplate is a message with places to fill in.
+type MessageTemplate struct {
+	ID        string     `json:"id" doc:"What templateId names it by." example:"default"`
+	Subject   string     `json:"subject" doc:"The subject of an e-mail." example:"Your code for {{label}}"`
+	Text      string     `json:"text" doc:"The message." example:"Your code: {{code}}"`
+	CreatedAt *Timestamp `json:"createdAt,omitempty" doc:"When it was made; absent for a default that was never replaced."`
+	UpdatedAt *Timestamp `json:"updatedAt,omitempty" doc:"When it was last written; absent for a default that was never replaced."`
+}
+
+// MessageTemplateWrite is what a template is made of.
+type MessageTemplateWrite struct {
+	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an e-mail: one line, with {{label}} and the other places as in the text." example:"Your code for {{label}}"`
+	Text    string `json:"text" minLength:"1" maxLength:"2000" doc:"The message, in plain text. {{code}} has to be in it; {{expiresInMinutes}} and {{label}} may be." example:"Your code: {{code}}"`
+}
+
+// MessageTemplatePath names a template; inputs with more than it embed it.
+type MessageTemplatePath struct {
+	ID string `path:"templateId" doc:"The template's id: ^[a-z0-9][a-z0-9_-]{0,63}$." example:"default"`
+}
+
+type (
+	messageTemplateWriteInput struct {
+		MessageTemplatePath
+		Body MessageTemplateWrite
+	}
+	messageTemplateOutput struct{ Body MessageTemplate }
+)
+
+func messageTemplateRoutes(s *Server) {
+	const example = `{"id":"short","subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes.",` +
+		`"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:25.123Z"}`
+	register(s, operation{
+		id: "getMessageTemplate", method: http.MethodGet, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
+		summary: "Get a message template", description: "**[ext]** A template of the messages that carry one-time passwords; default always exists.",
+		scope: identity.ScopeTemplatesWrite, category: management,
+		responseExample: example,
+		errors:          []int{http.StatusNotFound},
+	}, s.getMessageTemplate)
+	register(s, operation{
+		id: "putMessageTemplate", method: http.MethodPut, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
+		summary: "Write a message template",
+		description: "**[ext]** Makes or replaces a template, default too. The places {{code}}, {{expiresInMinutes}} and {{label}} are filled in and nothing else is understood. " +
+			"A tenant has at most 200 templates (409).",
+		scope: identity.ScopeTemplatesWrite, category: management,
+		requestExample:  `{"subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes."}`,
+		responseExample: example,
+		inspect: func(body any) []fault.Detail {
+			members, _ := body.(map[string]any)
+			return consent.InspectTemplate(members)
+		},
+		errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, s.putMessageTemplate)
+	register(s, operation{
+		id: "deleteMessageTemplate", method: http.MethodDelete, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
+		summary: "Delete a message template", description: "**[ext]** Removes a template; default becomes what it was at first.",
+		scope: identity.ScopeTemplatesWrite, category: management,
+		errors: []int{http.StatusNotFound},
+	}, s.deleteMessageTemplate)
+}
+
+// parseTemplateID checks the id; one of the wrong form is answered like an unknown one.
+func (s *Server) parseTemplateID(id string) error {
+	if !s.patterns.get(templateIDPattern).MatchString(id) {
+		return fault.New(fault.NotFound, "there is no such message template")
+	}
+	return nil
+}
+
+func (s *Server) getMessageTemplate(ctx context.Context, in *MessageTemplatePath) (*messageTemplateOutput, error) {
+	if err := s.parseTemplateID(in.ID); err != nil {
+		return nil, err
+	}
+	t, err := s.config.Consents.Template(ctx, s.config.Pool, principal(ctx).TenantID, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return messageTemplate(t), nil
+}
+
+func (s *Server) putMessageTemplate(ctx context.Context, in *messageTemplateWriteInput) (*messageTemplateOutput, error) {
+	if err := s.parseTemplateID(in.ID); err != nil {
+		return nil, err
+	}
+	t, err := s.config.Consents.SetTemplate(ctx, principal(ctx).TenantID, consent.Template{ID: in.ID, Subject: in.Body.Subject, Text: in.Body.Text})
+	if err != nil {
+		return nil, err
+	}
+	return messageTemplate(t), nil
+}
+
+func (s *Server) deleteMessageTemplate(ctx context.Context, in *MessageTemplatePath) (*struct{}, error) {
+	if err := s.parseTemplateID(in.ID); err != nil {
+		return nil, err
+	}
+	return nil, s.config.Consents.DeleteTemplate(ctx, principal(ctx).TenantID, in.ID)
+}
+
+func messageTemplate(t consent.Template) *messageTemplateOutput {
+	out := &messageTemplateOutput{Body: MessageTemplate{ID: t.ID, Subject: t.Subject, Text: t.Text}}
+	if !t.CreatedAt.IsZero() {
+		out.Body.CreatedAt, out.Body.UpdatedAt = stampOrNil(&t.CreatedAt), stampOrNil(&t.UpdatedAt)
+	}
+	return out
+}

@@ -5,9 +5,11 @@ import (
 	"net/http"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
+	"tranche/internal/fault"
 	"tranche/internal/identity"
 )
 
@@ -118,9 +120,10 @@ func batchRoutes(s *Server) {
 		description: "Accepts a batch. Its items come from workflowInput.items, then the files in their order, then the packages; at least one of them is needed. " +
 			"Each item becomes an execution of its own; items that do not match the inputSchema fail and the others go on. Poll the batch until its status is final.",
 		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
+		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},
 		requestExample:  `{"label":"November applications","attachmentFileNames":["0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"],"workflowInput":{"customInput":{"campaign":"november"}}}`,
 		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","executedAt":"2026-11-21T02:09:25.123Z","rawPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
+		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.executeBatch)
 	register(s, operation{
 		id: "getBatch", method: http.MethodGet, path: "/v1/execution-batches/{batchId}", tag: "Batches",
@@ -144,6 +147,9 @@ func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*exec
 	request := batches.Request{
 		TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox,
 		Alias: in.Alias, Version: in.Version, Label: in.Body.Label, Description: in.Body.Description, Files: in.Body.AttachmentFileNames,
+		Recorded: func(ctx context.Context, tx pgx.Tx, started *batches.Started) error {
+			return keepAnswer(ctx, tx, http.StatusAccepted, batchStarted(started))
+		},
 	}
 	if input := in.Body.WorkflowInput; input != nil {
 		request.Packages = input.RawPackageIDs
@@ -158,11 +164,15 @@ func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*exec
 	if err != nil {
 		return nil, err
 	}
-	return &executeBatchOutput{Body: BatchStarted{
+	return &executeBatchOutput{Body: batchStarted(started)}, nil
+}
+
+func batchStarted(started *batches.Started) BatchStarted {
+	return BatchStarted{
 		ExecutionBatchID: started.ID.String(), WorkflowID: started.Workflow.ID.String(), WorkflowAlias: started.Workflow.Alias,
 		WorkflowVersion: catalog.VersionName(started.Workflow.Version), ExecutedAt: stamp(started.ExecutedAt),
 		RawPackageID: idOrEmpty(started.RawPackageID),
-	}}, nil
+	}
 }
 
 func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, error) {

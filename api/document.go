@@ -55,9 +55,10 @@ func humaConfig() huma.Config {
 		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: scopesDescription()},
 	}
 	config.Components.Headers = map[string]*huma.Header{
-		"RequestId":  {Description: "Identifies the request; repeated in errors.", Schema: &huma.Schema{Type: huma.TypeString}},
-		"RetryAfter": {Description: "Whole seconds after which to try again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
-		"Allow":      {Description: "The methods that the path has.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"RequestId":           {Description: "Identifies the request; repeated in errors.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"RetryAfter":          {Description: "Whole seconds after which to try again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		"IdempotencyReplayed": {Description: "true where the answer is that of an earlier request under the same Idempotency-Key.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}}},
+		"Allow":               {Description: "The methods that the path has.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
 	maps.Copy(config.Components.Headers, limitHeaders())
 	config.Components.Responses = problemResponses()
@@ -161,6 +162,9 @@ func (s *Server) completeDocument(op *operation) {
 		response.Headers[requestIDHeader] = &huma.Header{Ref: "#/components/headers/RequestId"}
 		if op.scope != "" && op.category != "" {
 			documentLimit(response)
+		}
+		if op.idempotent != (idempotence{}) {
+			response.Headers[idempotencyReplayedHeader] = &huma.Header{Ref: "#/components/headers/IdempotencyReplayed"}
 		}
 		content := response.Content[jsonType]
 		if content != nil && content.Example == nil && op.responseExample != "" && status == strconv.Itoa(h.DefaultStatus) {

@@ -104,6 +104,7 @@ func executeRoutes(s *Server) {
 			"whenever an execution was recorded, also when it failed; an asynchronous one, or a call that prefers so, answers 202 with the record of the execution. " +
 			"A workflow is synchronous unless its executionMode or a waiting task says otherwise. A caller who goes away does not stop the execution.",
 		scope: identity.ScopeExecutionsRun, category: single, bodyMax: bodyMaxExecute,
+		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},
 		bodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
 		requestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
 		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
@@ -135,8 +136,8 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 	out := &executeOutput{Status: http.StatusOK, Preference: prefer.applied()}
 	if e.Result == nil {
 		out.Status = http.StatusAccepted
-		out.Body.accepted = &ExecutionAccepted{ExecutionID: e.ID.String(), Status: string(e.Status), CreatedAt: stamp(e.CreatedAt)}
-		return out, nil
+		out.Body.accepted = executionAccepted(&e)
+		return out, s.settleExecution(ctx, &e)
 	}
 	out.Body = executionResult(e.ID, e.Result)
 	out.Body.Attachments, err = s.resultFiles(ctx, e.Result.Attachments)
@@ -162,8 +163,10 @@ func (s *Server) runOrStart(
 		if request.BorrowerID == nil {
 			request.BorrowerID = execution.BorrowerOf(filled)
 		}
+		isAsync := prefer.async || plan.Mode == workflow.ModeAsync
+		request.Recorded = keepExecution(ctx, isAsync)
 		var e execution.Execution
-		if prefer.async || plan.Mode == workflow.ModeAsync {
+		if isAsync {
 			e, err = s.config.Executions.Start(ctx, request)
 		} else {
 			e, err = s.config.Executions.Run(ctx, request, prefer.wait)
@@ -174,6 +177,10 @@ func (s *Server) runOrStart(
 		}
 		return e, err
 	}
+}
+
+func executionAccepted(e *execution.Execution) *ExecutionAccepted {
+	return &ExecutionAccepted{ExecutionID: e.ID.String(), Status: string(e.Status), CreatedAt: stamp(e.CreatedAt)}
 }
 
 // executionRequest takes what the call says beside the input.

@@ -60,6 +60,8 @@ type operation struct {
 	// inspect finds faults of the body beyond its schema; they are reported
 	// together with those of the schema, whose fields it cannot repeat.
 	inspect func(body any) []fault.Detail
+	// idempotent, unless zero, has the operation take Idempotency-Key.
+	idempotent idempotence
 	// alternatives are further successes by status, 202 beside 200.
 	alternatives map[int]alternative
 	// errors are the statuses of failure beyond those every operation has.
@@ -95,7 +97,7 @@ func register[I, O any](s *Server, op operation, handler func(context.Context, *
 	huma.Register(s.huma, h, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err != nil {
-			return nil, s.problem(ctx, err)
+			return nil, s.settle(ctx, &op, err)
 		}
 		return out, nil
 	})
@@ -150,6 +152,9 @@ func (s *Server) humaOperation(op *operation) huma.Operation {
 			Required: true,
 			Content:  map[string]*huma.MediaType{jsonType: {Schema: op.bodySchema}},
 		}
+	}
+	if op.idempotent != (idempotence{}) {
+		documentIdempotency(&h)
 	}
 	for status, other := range op.alternatives {
 		response := &huma.Response{Description: other.description}

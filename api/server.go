@@ -108,7 +108,7 @@ func New(config Config) *Server {
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))
-	s.huma.UseMiddleware(s.authenticate, s.limitRate, s.checkParameters, s.readBody)
+	s.huma.UseMiddleware(s.authenticate, s.limitRate, s.checkParameters, s.readBody, s.readIdempotencyKey)
 
 	healthRoutes(s)
 	if !config.HealthOnly {
@@ -127,6 +127,7 @@ func (s *Server) routes() {
 		executionRoutes,
 		executionListRoutes,
 		executionStateRoutes,
+		executionControlRoutes,
 		uploadRoutes,
 		packageRoutes,
 		batchRoutes,

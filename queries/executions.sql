@@ -122,3 +122,41 @@ WHERE e.tenant_id = @tenant_id AND e.id = @id;
 SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id;
+
+-- name: ExecutionGetForUpdate :one
+-- An execution that is about to be retried or cancelled.
+SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.id = @id
+FOR UPDATE OF e;
+
+-- name: ExecutionRetry :exec
+-- Makes an ended execution pending again.
+WITH retried AS (
+    UPDATE executions e SET
+        status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = @attempt,
+        tasks_completed = @tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
+    WHERE e.tenant_id = @tenant_id AND e.id = @id
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = @state::json, result = NULL FROM retried WHERE p.execution_id = retried.id;
+
+-- name: ExecutionCancel :exec
+-- Ends an execution from outside; whoever drives it has lost its lease.
+WITH cancelled AS (
+    UPDATE executions e SET
+        status = 'cancelled', is_success = false, status_code = @status_code::integer,
+        tasks_completed = @tasks_completed, tasks_failed = @tasks_failed, completed_at = @completed_at::timestamptz,
+        lease_token = NULL, lease_process_id = NULL
+    WHERE e.tenant_id = @tenant_id AND e.id = @id
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = @state::json, result = @result::json FROM cancelled WHERE p.execution_id = cancelled.id;
+
+-- name: SysNotify :exec
+-- Tells every process that listens on a channel, once the transaction commits.
+SELECT pg_notify(@channel::text, @payload::text);
+
+-- name: SysExecutionListLost :many
+-- Those of the executions that the process does not hold any more.
+SELECT id FROM executions WHERE id = ANY (@ids::uuid[]) AND lease_process_id IS DISTINCT FROM @process_id::uuid;

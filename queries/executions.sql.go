@@ -12,6 +12,44 @@ import (
 	"github.com/google/uuid"
 )
 
+const executionCancel = `-- name: ExecutionCancel :exec
+WITH cancelled AS (
+    UPDATE executions e SET
+        status = 'cancelled', is_success = false, status_code = $3::integer,
+        tasks_completed = $4, tasks_failed = $5, completed_at = $6::timestamptz,
+        lease_token = NULL, lease_process_id = NULL
+    WHERE e.tenant_id = $7 AND e.id = $8
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = $1::json, result = $2::json FROM cancelled WHERE p.execution_id = cancelled.id
+`
+
+type ExecutionCancelParams struct {
+	State          []byte
+	Result         []byte
+	StatusCode     int32
+	TasksCompleted int32
+	TasksFailed    int32
+	CompletedAt    time.Time
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+}
+
+// Ends an execution from outside; whoever drives it has lost its lease.
+func (q *Queries) ExecutionCancel(ctx context.Context, db DBTX, arg ExecutionCancelParams) error {
+	_, err := db.Exec(ctx, executionCancel,
+		arg.State,
+		arg.Result,
+		arg.StatusCode,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.CompletedAt,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
 const executionCheckpoint = `-- name: ExecutionCheckpoint :execrows
 WITH held AS (
     UPDATE executions e SET tasks_completed = $2, tasks_failed = $3
@@ -202,6 +240,44 @@ func (q *Queries) ExecutionGetForRun(ctx context.Context, db DBTX, arg Execution
 	row := db.QueryRow(ctx, executionGetForRun, arg.TenantID, arg.ID)
 	var i ExecutionGetForRunRow
 	err := row.Scan(&i.WorkflowID, &i.Status)
+	return i, err
+}
+
+const executionGetForUpdate = `-- name: ExecutionGetForUpdate :one
+SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.id = $2
+FOR UPDATE OF e
+`
+
+type ExecutionGetForUpdateParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type ExecutionGetForUpdateRow struct {
+	BatchID    *uuid.UUID
+	Status     string
+	Attempt    int32
+	Tags       []string
+	StartedAt  *time.Time
+	LeaseToken *uuid.UUID
+	State      []byte
+}
+
+// An execution that is about to be retried or cancelled.
+func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg ExecutionGetForUpdateParams) (ExecutionGetForUpdateRow, error) {
+	row := db.QueryRow(ctx, executionGetForUpdate, arg.TenantID, arg.ID)
+	var i ExecutionGetForUpdateRow
+	err := row.Scan(
+		&i.BatchID,
+		&i.Status,
+		&i.Attempt,
+		&i.Tags,
+		&i.StartedAt,
+		&i.LeaseToken,
+		&i.State,
+	)
 	return i, err
 }
 
@@ -504,6 +580,37 @@ func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeas
 	return i, err
 }
 
+const executionRetry = `-- name: ExecutionRetry :exec
+WITH retried AS (
+    UPDATE executions e SET
+        status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = $2,
+        tasks_completed = $3, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
+    WHERE e.tenant_id = $4 AND e.id = $5
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = $1::json, result = NULL FROM retried WHERE p.execution_id = retried.id
+`
+
+type ExecutionRetryParams struct {
+	State          []byte
+	Attempt        int32
+	TasksCompleted int32
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+}
+
+// Makes an ended execution pending again.
+func (q *Queries) ExecutionRetry(ctx context.Context, db DBTX, arg ExecutionRetryParams) error {
+	_, err := db.Exec(ctx, executionRetry,
+		arg.State,
+		arg.Attempt,
+		arg.TasksCompleted,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
 const executionUnlease = `-- name: ExecutionUnlease :execrows
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
 WHERE e.tenant_id = $1 AND e.id = $2 AND e.lease_token = $3::uuid
@@ -571,11 +678,56 @@ func (q *Queries) SysExecutionInsertMany(ctx context.Context, db DBTX, arg SysEx
 	return result.RowsAffected(), nil
 }
 
+const sysExecutionListLost = `-- name: SysExecutionListLost :many
+SELECT id FROM executions WHERE id = ANY ($1::uuid[]) AND lease_process_id IS DISTINCT FROM $2::uuid
+`
+
+type SysExecutionListLostParams struct {
+	Ids       []uuid.UUID
+	ProcessID uuid.UUID
+}
+
+// Those of the executions that the process does not hold any more.
+func (q *Queries) SysExecutionListLost(ctx context.Context, db DBTX, arg SysExecutionListLostParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysExecutionListLost, arg.Ids, arg.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysExecutionPartitionsMake = `-- name: SysExecutionPartitionsMake :exec
 SELECT execution_partitions_make($1)
 `
 
 func (q *Queries) SysExecutionPartitionsMake(ctx context.Context, db DBTX, monthsAhead int32) error {
 	_, err := db.Exec(ctx, sysExecutionPartitionsMake, monthsAhead)
+	return err
+}
+
+const sysNotify = `-- name: SysNotify :exec
+SELECT pg_notify($1::text, $2::text)
+`
+
+type SysNotifyParams struct {
+	Channel string
+	Payload string
+}
+
+// Tells every process that listens on a channel, once the transaction commits.
+func (q *Queries) SysNotify(ctx context.Context, db DBTX, arg SysNotifyParams) error {
+	_, err := db.Exec(ctx, sysNotify, arg.Channel, arg.Payload)
 	return err
 }

@@ -39,6 +39,7 @@ type Service struct {
 	Pool        *pgxpool.Pool
 
 	document *document
+	keys     *seal.Keyring
 }
 
 // Start runs a service on a fresh database until the test ends. Subtests share
@@ -74,9 +75,18 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 		server.Close()
 		require.NoError(tb, running.Stop(context.Background()))
 	})
-	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(tb, config.DatabaseURL)}
+	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(tb, config.DatabaseURL), keys: config.Keys}
 	s.document = loadDocument(tb, s.URL)
 	return s
+}
+
+// Replica starts one more process of the service on the same database; a token
+// of the one is good for the other (WithToken).
+func (s *Service) Replica(tb testing.TB, role service.Role) *Service {
+	tb.Helper()
+	return Start(tb, func(c *service.Config) {
+		c.DatabaseURL, c.Keys, c.Role = s.DatabaseURL, s.keys, role
+	})
 }
 
 // Tenant makes a tenant without rate limits, so that a test may call as often

@@ -33,6 +33,9 @@ type Request struct {
 	Files       []string // stored names
 	Packages    []string // ids
 	CustomInput map[string]any
+	// Recorded, unless nil, joins the transaction that records the batch. Its
+	// error undoes it.
+	Recorded func(ctx context.Context, tx pgx.Tx, started *Started) error
 }
 
 // Started is a batch that was accepted.
@@ -82,10 +85,15 @@ func (s *Service) tryStart(ctx context.Context, r Request) (*Started, error) {
 		if err := s.insertTx(ctx, tx, &r, &params); err != nil {
 			return err
 		}
+		started.RawPackageID = params.RawPackageID
+		if r.Recorded != nil {
+			if err := r.Recorded(ctx, tx, started); err != nil {
+				return err
+			}
+		}
 		_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id}, nil)
 		return err
 	})
-	started.RawPackageID = params.RawPackageID
 	return started, err
 }
 

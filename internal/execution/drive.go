@@ -30,7 +30,16 @@ const (
 // drive runs the execution until it has ended or waits, and records which.
 // Finished is nil when it waits or was handed over.
 func (r *run) drive(ctx context.Context) (*Finished, error) {
-	verdict, err := r.service.Runner.Drive(workflow.WithTenant(ctx, r.tenantID), &r.engine, r.checkpoint)
+	running := workflow.WithTenant(ctx, r.tenantID)
+	if r.engine.Plan.Effects {
+		var release func()
+		running, release = r.service.held.add(running, r.id)
+		defer release()
+	}
+	verdict, err := r.service.Runner.Drive(running, &r.engine, r.checkpoint)
+	if interrupted(running) {
+		return nil, errLeaseLost
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, errors.Join(errStopping, r.handOver(ctx))
@@ -63,15 +72,20 @@ func (r *run) checkpointParams(state *engine.State) (queries.ExecutionCheckpoint
 		return queries.ExecutionCheckpointParams{}, fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
 	params := queries.ExecutionCheckpointParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, State: text}
+	params.TasksCompleted, params.TasksFailed = countTasks(state)
+	return params, nil
+}
+
+func countTasks(state *engine.State) (completed, failed int32) {
 	for _, task := range state.Tasks {
 		switch task.Status { //nolint:exhaustive // only these two are counted
 		case engine.StatusCompleted:
-			params.TasksCompleted++
+			completed++
 		case engine.StatusFailed:
-			params.TasksFailed++
+			failed++
 		}
 	}
-	return params, nil
+	return completed, failed
 }
 
 // persist repeats a fenced write until it is done, the lease is lost or ctx
@@ -95,19 +109,22 @@ func (r *run) persist(ctx context.Context, write func(context.Context) (int64, e
 	}
 }
 
-// record inserts the execution as running, leased to this process, together
-// with the job that goes on with it should this process die.
+// record inserts the execution as running, leased to this process, with the
+// state in which its first effects begin, together with the job that goes on with it should this process die.
 func (r *run) record(ctx context.Context) error {
 	params, err := r.insertion(engine.StatusRunning)
 	if err != nil {
 		return err
+	}
+	if params.State, err = json.Marshal(r.engine.State); err != nil {
+		return fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
 	params.LeaseToken, params.LeaseProcessID = &r.token, &r.service.ProcessID
 	started, deadline := r.engine.State.StartedAt, r.engine.State.Deadline
 	params.StartedAt, params.DeadlineAt = &started, &deadline
 	var jobID int64
 	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
-		if err := insert(ctx, tx, params); err != nil {
+		if err := r.insert(ctx, tx, params, r.ongoing()); err != nil {
 			return err
 		}
 		job, err := r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: r.service.Clock().Add(process.DeadAfter)})
@@ -164,7 +181,12 @@ func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode))
 	params.StartedAt, params.CompletedAt, params.DeadlineAt = &state.StartedAt, &f.At, &state.Deadline
 	params.Tags, params.Result, params.State = orEmpty(f.Tags), f.ResultText, f.State
-	if err := insert(ctx, r.service.Pool, params); err != nil {
+	if r.request.Recorded == nil {
+		err = insert(ctx, r.service.Pool, params)
+	} else {
+		err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error { return r.insert(ctx, tx, params, r.ended(f)) })
+	}
+	if err != nil {
 		return postgres.Translate(err)
 	}
 	r.request = nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/catalog"
@@ -44,6 +45,7 @@ type Service struct {
 	life    context.Context //nolint:containedctx // runs outlive the request that started them
 	end     context.CancelFunc
 	running sync.WaitGroup
+	held    held
 }
 
 // New returns a service; Stop ends it.
@@ -82,6 +84,9 @@ type Request struct {
 	Tags        []string
 	IsTest      bool
 	RescoreOf   *uuid.UUID
+	// Recorded, unless nil, joins the transaction that records the execution,
+	// with its result if it has ended by then. Its error undoes the recording.
+	Recorded func(ctx context.Context, tx pgx.Tx, e Execution) error
 }
 
 // Execution is what a caller is told of one it started.

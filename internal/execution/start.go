@@ -89,7 +89,11 @@ func (r *run) complete(ctx context.Context) (Execution, error) {
 	if err != nil || f == nil {
 		return r.ongoing(), err
 	}
-	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: createdAt(r.id), Result: &f.Result}, nil
+	return r.ended(f), nil
+}
+
+func (r *run) ended(f *Finished) Execution {
+	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: createdAt(r.id), Result: &f.Result}
 }
 
 func (r *run) ongoing() Execution {
@@ -130,8 +134,9 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 	if err != nil {
 		return Execution{}, err
 	}
+	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if err := insert(ctx, tx, params); err != nil {
+		if err := r.insert(ctx, tx, params, e); err != nil {
 			return err
 		}
 		_, err := s.Jobs.InsertTx(ctx, tx, r.job(), nil)
@@ -140,7 +145,7 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 	if err != nil {
 		return Execution{}, fmt.Errorf("start execution %s: %w", r.id, err)
 	}
-	return Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}, nil
+	return e, nil
 }
 
 // Pending is an execution that is recorded together with others. Its input
@@ -158,6 +163,9 @@ type Pending struct {
 // further work is to enqueue the jobs that go on with them. ErrNotActive if the
 // workflow of any is not active.
 func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending) error {
+	if len(executions) == 0 {
+		return nil
+	}
 	var params queries.SysExecutionInsertManyParams
 	for _, e := range executions {
 		input, err := exactjson.Encode(e.Input)
@@ -213,6 +221,14 @@ func (r *run) insertion(status engine.Status) (queries.ExecutionInsertParams, er
 		IsTest: req.IsTest, RescoreOf: req.RescoreOf,
 		Status: string(status), CreatedAt: createdAt(r.id), Input: input,
 	}, nil
+}
+
+// insert records the execution in a transaction that the request may join.
+func (r *run) insert(ctx context.Context, tx pgx.Tx, params queries.ExecutionInsertParams, e Execution) error {
+	if err := insert(ctx, tx, params); err != nil || r.request.Recorded == nil {
+		return err
+	}
+	return r.request.Recorded(ctx, tx, e)
 }
 
 func insert(ctx context.Context, db queries.DBTX, params queries.ExecutionInsertParams) error {

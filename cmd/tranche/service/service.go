@@ -85,6 +85,8 @@ type Service struct {
 	parts    *parts
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
+
+	listening *listening // nil before Start
 }
 
 // New connects the parts. It fails with migrations.ErrBehind or ErrAhead when
@@ -142,8 +144,9 @@ func (s *Service) connect(ctx context.Context) (err error) {
 // Handler answers the HTTP requests of the process.
 func (s *Service) Handler() http.Handler { return s.handler }
 
-// Start begins the background work of the role.
+// Start begins to listen to other processes, and the background work of the role.
 func (s *Service) Start(ctx context.Context) error {
+	s.listen(ctx)
 	if s.workers == nil {
 		return nil
 	}
@@ -190,6 +193,7 @@ func (s *Service) drain(ctx context.Context) error {
 
 // close undoes New, as far as it came.
 func (s *Service) close(ctx context.Context) {
+	s.deafen()
 	if s.refusals != nil {
 		if err := s.refusals.Flush(ctx); err != nil {
 			s.config.Log.WarnContext(ctx, "refused requests of the last minute are not counted", "error", err)

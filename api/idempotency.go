@@ -1,0 +1,220 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/idempotency"
+)
+
+const (
+	idempotencyKeyHeader      = "Idempotency-Key"
+	idempotencyReplayedHeader = "Idempotency-Replayed"
+	idempotencyKeyMax         = 255 // characters
+)
+
+// idempotence is how an operation that takes the header Idempotency-Key refuses
+// a key that another request has (decisions 1.11). Its handler calls keepAnswer
+// in the transaction of its effect; the rest is done here: a request under a
+// taken key fails there, is undone, and gets the kept answer.
+type idempotence struct {
+	mismatch fault.Kind // the requests differ
+	inFlight fault.Kind // the first is not answered yet
+}
+
+type idempotencyKeyKey struct{}
+
+// idempotencyKey returns the key of the request, nil without one.
+func idempotencyKey(ctx context.Context) *idempotency.Key {
+	key, _ := ctx.Value(idempotencyKeyKey{}).(*idempotency.Key)
+	return key
+}
+
+// readIdempotencyKey reads the header where the operation takes it.
+func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
+	text := ctx.Header(idempotencyKeyHeader)
+	if declared(ctx.Operation()).idempotent == (idempotence{}) || text == "" {
+		next(ctx)
+		return
+	}
+	if !isText(text) || utf8.RuneCountInString(text) > idempotencyKeyMax {
+		err := fault.New(fault.Invalid, "the request is invalid").
+			WithDetails(fault.Detail{Field: idempotencyKeyHeader, Message: "must be text of at most 255 characters"})
+		s.refuse(ctx, s.problem(ctx.Context(), err))
+		return
+	}
+	fingerprint, err := fingerprint(ctx)
+	if err != nil {
+		s.refuse(ctx, s.problem(ctx.Context(), err))
+		return
+	}
+	p := principal(ctx.Context())
+	key := &idempotency.Key{TenantID: p.TenantID, ClientID: p.ClientID, Text: text, Fingerprint: fingerprint}
+	next(huma.WithValue(ctx, idempotencyKeyKey{}, key))
+}
+
+// fingerprint is a hash of what makes a request the same: method, address and
+// the body's value, however that is laid out.
+func fingerprint(ctx huma.Context) ([]byte, error) {
+	r, _ := humachi.Unwrap(ctx)
+	text, err := exactjson.Encode(body(ctx.Context()))
+	if err != nil {
+		return nil, fmt.Errorf("write the body: %w", err)
+	}
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.Path, r.URL.RawQuery, string(text)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return h.Sum(nil), nil
+}
+
+// keepAnswer keeps the answer of a request that has an Idempotency-Key, in the
+// transaction of its effect; without a key it does nothing. Its error must undo
+// the effect and come back from the handler.
+func keepAnswer(ctx context.Context, tx pgx.Tx, status int, answer any) error {
+	key := idempotencyKey(ctx)
+	if key == nil {
+		return nil
+	}
+	text, err := encodeAnswer(answer)
+	if err != nil {
+		return err
+	}
+	return idempotency.TakeTx(ctx, tx, key, idempotency.Answer{Status: status, Body: text})
+}
+
+// keepExecution takes the request's key as the execution is recorded: with the
+// answer if that is its record, else for its result. Nil without a key.
+func keepExecution(ctx context.Context, isAsync bool) func(context.Context, pgx.Tx, execution.Execution) error {
+	key := idempotencyKey(ctx)
+	if key == nil {
+		return nil
+	}
+	return func(ctx context.Context, tx pgx.Tx, e execution.Execution) error {
+		if isAsync {
+			text, err := encodeAnswer(executionAccepted(&e))
+			if err != nil {
+				return err
+			}
+			return idempotency.TakeTx(ctx, tx, key, idempotency.Answer{Status: http.StatusAccepted, Body: text})
+		}
+		return idempotency.TakeForExecutionTx(ctx, tx, key, e.ID)
+	}
+}
+
+// settleExecution makes the record of an execution that goes on the answer of
+// its request. Its error is the execution's having ended meanwhile, and settle
+// turns that into the result.
+func (s *Server) settleExecution(ctx context.Context, e *execution.Execution) error {
+	key := idempotencyKey(ctx)
+	if key == nil || e.Status == engine.StatusPending {
+		return nil // a pending one was kept with its record
+	}
+	text, err := encodeAnswer(executionAccepted(e))
+	if err != nil {
+		return err
+	}
+	settled, err := idempotency.Settle(ctx, s.config.Pool, key, e.ID, idempotency.Answer{Status: http.StatusAccepted, Body: text})
+	if err == nil && !settled {
+		return idempotency.ErrTaken
+	}
+	return err
+}
+
+func encodeAnswer(answer any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	if err := huma.DefaultJSONFormat.Marshal(&text, answer); err != nil {
+		return nil, fmt.Errorf("write an answer: %w", err)
+	}
+	return bytes.TrimSpace(text.Bytes()), nil
+}
+
+// settle is the answer for a handler's error: for a request whose key is taken
+// what was answered first, else the error's problem.
+func (s *Server) settle(ctx context.Context, op *operation, err error) error {
+	key := idempotencyKey(ctx)
+	if key == nil {
+		return s.problem(ctx, err)
+	}
+	kept, lookup := idempotency.Find(ctx, s.config.Pool, key)
+	if lookup != nil {
+		return s.problem(ctx, lookup)
+	}
+	if kept == nil {
+		return s.problem(ctx, err)
+	}
+	if !bytes.Equal(kept.Fingerprint, key.Fingerprint) {
+		return s.problem(ctx, fault.New(op.idempotent.mismatch, "the Idempotency-Key belongs to another request"))
+	}
+	answer := kept.Answer
+	if answer == nil {
+		if kept.Result == nil {
+			return s.problem(ctx, fault.New(op.idempotent.inFlight, "the first request under the Idempotency-Key is still in progress").
+				WithRetryAfter(retryAfterDefault))
+		}
+		if answer, err = s.resultAnswer(ctx, kept.ExecutionID, kept.Result); err != nil {
+			return s.problem(ctx, err)
+		}
+	}
+	if kept.ExecutionID != uuid.Nil {
+		noteExecution(ctx, kept.ExecutionID)
+	}
+	return &replayed{answer}
+}
+
+// resultAnswer is the answer of a synchronous execute whose execution has ended.
+func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) (*idempotency.Answer, error) {
+	result, err := execution.ReadResult(stored)
+	if err != nil {
+		return nil, err
+	}
+	answer := executionResult(id, result)
+	if answer.Attachments, err = s.resultFiles(ctx, result.Attachments); err != nil {
+		return nil, err
+	}
+	text, err := encodeAnswer(answer)
+	return &idempotency.Answer{Status: http.StatusOK, Body: text}, err
+}
+
+// replayed is a kept answer. It travels as an error, because it takes the place
+// of whatever the handler would have answered.
+type replayed struct{ *idempotency.Answer }
+
+// Error implements error.
+func (r *replayed) Error() string { return "the answer is a kept one" }
+
+// GetStatus returns the HTTP status; huma.StatusError.
+func (r *replayed) GetStatus() int { return r.Status }
+
+// GetHeaders says that the answer is a kept one; huma.HeadersError.
+func (r *replayed) GetHeaders() http.Header {
+	return http.Header{idempotencyReplayedHeader: {"true"}}
+}
+
+// MarshalJSON writes the answer as it was.
+func (r *replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }
+
+// documentIdempotency adds the headers to an operation that takes a key.
+func documentIdempotency(h *huma.Operation) {
+	h.Parameters = append(h.Parameters, &huma.Param{
+		Name: idempotencyKeyHeader, In: "header",
+		Description: "**[ext]** A text of the caller's own that makes it safe to send the request again: for 24 hours the same request under the same key has no further effect " +
+			"and is answered as the first was, with Idempotency-Replayed: true. Another request under it is refused, and one that arrives while the first is in progress.",
+		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(idempotencyKeyMax)},
+		Example: "1f0c9f2e-application-1001",
+	})
+}

@@ -1,0 +1,160 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+func key(text string) apitest.Header {
+	return apitest.Header{Name: "Idempotency-Key", Value: text}
+}
+
+// Of 50 identical calls at once, over two replicas, one has an effect; each is
+// answered as that one or told that it is in progress, and afterwards all alike.
+func TestIdempotencyUnderParallelCalls(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	replica := s.Replica(t, service.RoleAPI)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	b := newBureau(t)
+	b.set(http.StatusOK, 300*time.Millisecond)
+	publish(t, c, sumWorkflow)
+	publish(t, c, b.workflow("ask", ""))
+	publish(t, c, b.workflow("async", `,"executionMode":"async"`))
+	b.set(http.StatusInternalServerError, 0)
+	failed := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
+	b.set(http.StatusOK, 300*time.Millisecond)
+
+	for name, tc := range map[string]struct {
+		path, body       string
+		status, inFlight int
+	}{
+		"without effects": {"/v1/workflows/sum/v1/execute", `{"a":1}`, http.StatusOK, http.StatusConflict},
+		"with an effect":  {"/v1/workflows/ask/v1/execute", `{}`, http.StatusOK, http.StatusConflict},
+		"asynchronous":    {"/v1/workflows/async/v1/execute", `{}`, http.StatusAccepted, http.StatusConflict},
+		"batch":           {"/v1/workflows/sum/v1/execute-batch", `{"workflowInput":{"items":[{"a":1}]}}`, http.StatusAccepted, http.StatusConflict},
+		"retry":           {"/v1/executions/" + failed + "/retry", `{}`, http.StatusAccepted, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			callers := []*apitest.Caller{c, replica.WithToken(c.Token)}
+			callers[1].ClientID = c.ClientID
+			var calls sync.WaitGroup
+			answers := make([]*apitest.Answer, 50)
+			for i := range answers {
+				calls.Go(func() { answers[i] = callers[i%2].Post(t, tc.path, apitest.Raw(tc.body), key(name)) })
+			}
+			calls.Wait()
+			after := c.Post(t, tc.path, apitest.Raw(" "+tc.body), key(name)).Expect(tc.status)
+			require.Equal(t, "true", after.Header.Get("Idempotency-Replayed"))
+			original := 0
+			for _, answer := range answers {
+				if answer.Status == tc.inFlight {
+					require.NotEmpty(t, answer.Header.Get("Retry-After"))
+					continue
+				}
+				require.JSONEq(t, string(after.Body), string(answer.Expect(tc.status).Body))
+				if answer.Header.Get("Idempotency-Replayed") == "" {
+					original++
+				}
+			}
+			require.Equal(t, 1, original)
+		})
+	}
+	t.Cleanup(func() {
+		require.Len(t, b.keys, 4, "asked once by each: the failed execution, its retry and the two others")
+	})
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	id := publish(t, c, sumWorkflow)
+	const execute = "/v1/workflows/sum/v1/execute"
+	first := c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK)
+	require.Empty(t, first.Header.Get("Idempotency-Replayed"))
+
+	again := c.Post(t, execute, apitest.Raw(`{ "b":2, "a":1.10 }`), key("one")).Expect(http.StatusOK)
+	require.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
+	require.Equal(t, first.Body, again.Body)
+	for name, call := range map[string]*apitest.Answer{
+		"another body":      c.Post(t, execute, apitest.Raw(`{"a":1.1,"b":2}`), key("one")),
+		"another parameter": c.Post(t, execute+"?test=true", apitest.Raw(`{"a":1.10,"b":2}`), key("one")),
+		"another version":   c.Post(t, "/v1/workflows/sum/latest/execute", apitest.Raw(`{"a":1.10,"b":2}`), key("one")),
+	} {
+		require.NotEmpty(t, name)
+		call.ExpectProblem(http.StatusUnprocessableEntity, "UNPROCESSABLE_ENTITY", "")
+	}
+	require.NotEqual(t, first.Text("executionId"), c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("two")).Expect(http.StatusOK).Text("executionId"))
+	other := tenant.As(t, identity.RoleAdmin)
+	require.NotEqual(t, first.Text("executionId"), other.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Text("executionId"),
+		"a key is the client's own")
+	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 256))).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
+	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 255))).Expect(http.StatusOK)
+
+	// What has no effect takes no key.
+	c.Post(t, execute, apitest.Raw(`{"a":"x"}`), key("three")).Expect(http.StatusUnprocessableEntity)
+	c.Post(t, execute, apitest.Raw(`{"a":3}`), key("three")).Expect(http.StatusOK)
+
+	// An answer outlives the workflow, but not the day.
+	c.Post(t, "/v2/workflows/"+id+"/archive", nil).Expect(http.StatusOK)
+	require.Equal(t, first.Body, c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Body)
+	_, err := s.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second'`)
+	require.NoError(t, err)
+	c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
+}
+
+// A key of yesterday can be used anew.
+func TestIdempotencyKeyExpires(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, sumWorkflow)
+	execute := func() string {
+		return c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), key("one")).Expect(http.StatusOK).Text("executionId")
+	}
+	first := execute()
+	_, err := s.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second'`)
+	require.NoError(t, err)
+	second := execute()
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, execute())
+}
+
+// The first answer stays the answer: when the wait ran out, and when a retry has
+// given the execution another result.
+func TestIdempotencyKeepsTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	b := newBureau(t)
+	publish(t, c, b.workflow("ask", ""))
+	const execute = "/v1/workflows/ask/v1/execute"
+
+	b.set(http.StatusOK, 1500*time.Millisecond)
+	waited := c.Post(t, execute, apitest.Raw(`{}`), key("waited"), apitest.Header{Name: "Prefer", Value: "wait=1"}).Expect(http.StatusAccepted)
+	require.Equal(t, waited.Body, c.Post(t, execute, apitest.Raw(`{}`), key("waited")).Expect(http.StatusAccepted).Body)
+	require.Equal(t, "completed", awaitEnd(t, c, waited.Text("executionId")).Text("status"))
+	require.Equal(t, waited.Body, c.Post(t, execute, apitest.Raw(`{}`), key("waited")).Expect(http.StatusAccepted).Body)
+
+	b.set(http.StatusInternalServerError, 0)
+	failed := c.Post(t, execute, apitest.Raw(`{}`), key("failed")).Expect(http.StatusOK)
+	b.set(http.StatusOK, 0)
+	c.Post(t, "/v1/executions/"+failed.Text("executionId")+"/retry", nil).Expect(http.StatusAccepted)
+	require.Equal(t, "completed", awaitEnd(t, c, failed.Text("executionId")).Text("status"))
+	replayed := c.Post(t, execute, apitest.Raw(`{}`), key("failed")).Expect(http.StatusOK)
+	require.Equal(t, "true", replayed.Header.Get("Idempotency-Replayed"))
+	require.JSONEq(t, string(failed.Body), string(replayed.Body))
+}

@@ -1,0 +1,127 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/fault"
+	"tranche/internal/idempotency"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// RetryRequest asks for another attempt of an execution.
+type RetryRequest struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+	// SkipTasks are passed over where they would run again.
+	SkipTasks []string
+	// Recorded, unless nil, joins the transaction that accepts the retry. Its
+	// error undoes it.
+	Recorded func(ctx context.Context, tx pgx.Tx, r *Retried) error
+}
+
+// Retried is a retry that was accepted.
+type Retried struct {
+	Attempt int
+	// Skipped and Resumed are the tasks that are passed over and those that may
+	// run again.
+	Skipped, Resumed []string
+	AcceptedAt       time.Time
+}
+
+// Retry gives a failed, cancelled or timed-out execution another attempt
+// (decisions 5.7): it is pending again, and a job goes on with it. fault.NotFound
+// if there is none; fault.Invalid where its status forbids it or a task to skip
+// is unknown.
+func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
+	plan, err := s.plan(ctx, r.TenantID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	var retried *Retried
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := getForUpdate(ctx, tx, r.TenantID, r.ID)
+		if err != nil {
+			return err
+		}
+		if retryable, reason := Retryable(engine.Status(row.Status), row.BatchID != nil); !retryable {
+			return errStatus(reason)
+		}
+		state, err := ReadState(plan, r.ID, row.State)
+		if err != nil {
+			return err
+		}
+		state.Attempt = int(row.Attempt)
+		retried = &Retried{AcceptedAt: s.Clock()}
+		if retried.Skipped, retried.Resumed, err = engine.Reset(plan, state, r.SkipTasks); err != nil {
+			return err
+		}
+		retried.Attempt = state.Attempt
+		if err := s.resume(ctx, tx, &r, state); err != nil || r.Recorded == nil {
+			return err
+		}
+		return r.Recorded(ctx, tx, retried)
+	})
+	return retried, err
+}
+
+// resume stores the state that another attempt begins with, and its job. Who
+// asks again under an earlier request's key is still told the earlier result.
+func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("write the state of execution %s: %w", r.ID, err)
+	}
+	if err := idempotency.FreezeTx(ctx, tx, r.TenantID, r.ID); err != nil {
+		return err
+	}
+	completed, _ := countTasks(state)
+	err = queries.New().ExecutionRetry(ctx, tx, queries.ExecutionRetryParams{
+		TenantID: r.TenantID, ID: r.ID, Attempt: int32(state.Attempt), TasksCompleted: completed, State: text,
+	})
+	if err != nil {
+		return fmt.Errorf("retry execution %s: %w", r.ID, err)
+	}
+	_, err = s.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: r.TenantID, ExecutionID: r.ID}, nil)
+	return err
+}
+
+// plan returns the plan of an execution; fault.NotFound if there is none.
+func (s *Service) plan(ctx context.Context, tenantID, id uuid.UUID) (*workflow.Plan, error) {
+	row, err := queries.New().ExecutionGetForRun(ctx, s.Pool, queries.ExecutionGetForRunParams{TenantID: tenantID, ID: id})
+	if err != nil {
+		return nil, readError(err)
+	}
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
+	return plan, err
+}
+
+func getForUpdate(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (queries.ExecutionGetForUpdateRow, error) {
+	row, err := queries.New().ExecutionGetForUpdate(ctx, tx, queries.ExecutionGetForUpdateParams{TenantID: tenantID, ID: id})
+	if err != nil {
+		return row, readError(err)
+	}
+	return row, nil
+}
+
+func readError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.New(fault.NotFound, "there is no such execution")
+	}
+	return postgres.Translate(err)
+}
+
+// errStatus refuses what an execution's status forbids (decisions 1.9).
+func errStatus(reason string) error {
+	return fault.New(fault.Invalid, "%s", reason).WithSubCode(fault.InvalidExecutionStatus)
+}

@@ -1,0 +1,277 @@
+package identity_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+	"tranche/internal/pgtest"
+	"tranche/queries"
+)
+
+func (b *bundle) setLimits(t *testing.T, limits ...identity.Limit) {
+	t.Helper()
+	require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+		return identity.SetLimits(t.Context(), tx, b.tenant.ID, limits)
+	}))
+}
+
+func (b *bundle) principal() identity.Principal {
+	return identity.Principal{TenantID: b.tenant.ID, TenantSlug: "acme", ClientID: b.credentials.ClientID}
+}
+
+// age moves into the past what has been counted for a subject, or, without one,
+// for all.
+func age(tb require.TestingT, pool *pgxpool.Pool, by time.Duration, subject ...uuid.UUID) {
+	for _, statement := range []string{
+		`UPDATE rate_limit_hits SET at = at - make_interval(secs => $1)`,
+		`UPDATE rate_limits SET last_at = last_at - make_interval(secs => $1)`,
+	} {
+		_, err := pool.Exec(context.Background(), statement+` WHERE $2::uuid[] IS NULL OR subject = ANY ($2)`, by.Seconds(), subject)
+		require.NoError(tb, err)
+	}
+}
+
+// Three replicas are asked at once, many times as often as the limit allows:
+// each category of the tenant lets through just its limit.
+func TestAdmitIsExactOverReplicas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	replicas := []*identity.Service{b.service, b.replica(t), b.replica(t)}
+	for _, limit := range identity.DefaultLimits() {
+		var mu sync.Mutex
+		var admitted []int // what was left after each
+		refused := 0
+		var wait sync.WaitGroup
+		for i := range 24 {
+			wait.Go(func() {
+				for range limit.PerMinute/8 + 1 {
+					allowance, err := replicas[i%3].Admit(t.Context(), b.principal(), limit.Category)
+					mu.Lock()
+					if err == nil {
+						admitted = append(admitted, allowance.Remaining)
+					} else if fault.From(err).Kind == fault.RateLimited && allowance.Remaining == 0 {
+						refused++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wait.Wait()
+		require.Len(t, admitted, limit.PerMinute, limit.Category)
+		require.Equal(t, 24*(limit.PerMinute/8+1)-limit.PerMinute, refused, limit.Category)
+		slices.Sort(admitted)
+		for i, remaining := range admitted {
+			require.Equal(t, i, remaining, "every admission leaves one less")
+		}
+	}
+	stranger := b.principal()
+	stranger.TenantID = pgtest.Tenant(t, b.pool).ID
+	_, err := b.service.Admit(t.Context(), stranger, identity.LimitSingle)
+	require.NoError(t, err, "another tenant has limits of its own")
+}
+
+// However requests, waits and changes of the limit follow one another: no
+// window of 60 s has more admissions than the limit in force, none is refused
+// while there is room, and Retry-After is the least wait that succeeds.
+func TestAdmitInAnyWindow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	rapid.Check(t, func(r *rapid.T) {
+		subject := uuid.New()
+		limit := rapid.Int32Range(1, 8).Draw(r, "limit")
+		var clock time.Duration // the test's own
+		var hits []time.Duration
+		take := func() queries.SysRateLimitTakeRow {
+			row, err := queries.New().SysRateLimitTake(context.Background(), pool, queries.SysRateLimitTakeParams{
+				Subject: subject, Category: "single", PerMinute: limit, Taking: true,
+			})
+			require.NoError(r, err)
+			return row
+		}
+		wait := func(d time.Duration) {
+			clock += d
+			age(r, pool, d, subject)
+		}
+		// The database's clock goes on while the test works: ages are known but
+		// for a second.
+		within := func(span time.Duration) (n int) {
+			for _, at := range hits {
+				if clock-at <= span {
+					n++
+				}
+			}
+			return n
+		}
+		r.Repeat(map[string]func(*rapid.T){
+			"take": func(r *rapid.T) {
+				used, perhaps := within(59*time.Second), within(time.Minute)
+				row := take()
+				if used >= int(limit) {
+					require.False(r, row.Admitted, "%d of %d are used", used, limit)
+				}
+				if perhaps < int(limit) {
+					require.True(r, row.Admitted, "%d of %d are used", perhaps, limit)
+				}
+				if !row.Admitted {
+					require.Positive(r, row.FreeInMs)
+					require.LessOrEqual(r, row.FreeInMs, int32(60_000))
+					wait(time.Duration(row.FreeInMs) * time.Millisecond)
+					require.True(r, take().Admitted, "whoever waits is let in")
+				}
+				hits = append(hits, clock)
+			},
+			"wait": func(r *rapid.T) {
+				wait(rapid.SampledFrom([]time.Duration{0, 7 * time.Second, 29 * time.Second, 61 * time.Second}).Draw(r, "wait"))
+			},
+			"change": func(r *rapid.T) { limit = rapid.Int32Range(1, 8).Draw(r, "limit") },
+		})
+	})
+}
+
+func TestAdmitSaysWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.setLimits(t, identity.Limit{Category: identity.LimitBatch, PerMinute: 2})
+	first, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.NoError(t, err)
+	require.Equal(t, identity.Limit{Category: identity.LimitBatch, PerMinute: 2}, first.Limit)
+	require.Equal(t, 1, first.Remaining)
+	require.Equal(t, time.Minute, first.FreeIn)
+
+	age(t, b.pool, 20*time.Second)
+	second, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.NoError(t, err)
+	require.Equal(t, 0, second.Remaining)
+	require.InDelta(t, 40, second.FreeIn.Seconds(), 2)
+
+	third, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.ErrorIs(t, err, fault.RateLimited)
+	require.Equal(t, third.FreeIn, fault.From(err).RetryAfter)
+	require.InDelta(t, 40, third.FreeIn.Seconds(), 2)
+	require.Equal(t, "more than 2 requests of this kind in 60 s", err.Error())
+
+	age(t, b.pool, third.FreeIn)
+	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.NoError(t, err, "whoever waits is let in")
+	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.ErrorIs(t, err, fault.RateLimited, "but for one only: the second is 20 s younger")
+}
+
+// An unlimited tenant costs nothing, and changes of limits reach every replica.
+func TestLimitsAreTakenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: identity.Unlimited})
+	replica := b.replica(t)
+	for range 200 {
+		allowance, err := replica.Admit(t.Context(), b.principal(), identity.LimitSingle)
+		require.NoError(t, err)
+		require.Equal(t, identity.Allowance{Limit: identity.Limit{Category: identity.LimitSingle}}, allowance)
+	}
+	var rows int
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_limits`).Scan(&rows))
+	require.Zero(t, rows)
+
+	_, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.NoError(t, err)
+	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: 1}, identity.Limit{Category: identity.LimitBatch, PerMinute: 1})
+	b.now = b.now.Add(5 * time.Second)
+	_, err = replica.Admit(t.Context(), b.principal(), identity.LimitSingle)
+	require.NoError(t, err)
+	_, err = replica.Admit(t.Context(), b.principal(), identity.LimitSingle)
+	require.ErrorIs(t, err, fault.RateLimited)
+	allowance, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.ErrorIs(t, err, fault.RateLimited, "what was let in under the old limit counts")
+	require.Equal(t, 1, allowance.Limit.PerMinute)
+}
+
+func TestCountersAreSwept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
+	require.NoError(t, err)
+	age(t, b.pool, 3*time.Minute)
+	b.now = b.now.Add(2 * time.Minute)
+	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitSingle)
+	require.NoError(t, err)
+	var category string
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',') FROM rate_limits`).Scan(&category))
+	require.Equal(t, "single", category)
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',') FROM rate_limit_hits`).Scan(&category))
+	require.Equal(t, "single", category)
+}
+
+func TestTokenEndpointIsLimited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	issue := func(id, secret, from string) error {
+		_, err := b.service.IssueToken(t.Context(), id, secret, from)
+		return err
+	}
+	id := b.credentials.ClientID.String()
+	for range 10 {
+		require.ErrorIs(t, issue(id, "wrong", address), fault.Unauthorized)
+	}
+	require.ErrorIs(t, issue(id, "wrong", address), fault.RateLimited)
+	require.ErrorIs(t, issue(id, b.credentials.Secret, address), fault.RateLimited, "nor is the right one compared")
+	require.NoError(t, issue(id, b.credentials.Secret, "192.0.2.2"), "another address may")
+
+	unknown := uuid.NewString()
+	for range 10 {
+		require.ErrorIs(t, issue(unknown, "wrong", address), fault.Unauthorized)
+	}
+	require.ErrorIs(t, issue(unknown, "wrong", address), fault.RateLimited, "an unknown client is treated alike")
+
+	for range 60 - 13 { // 13 were tried above
+		require.NoError(t, issue(id, b.credentials.Secret, "192.0.2.2"))
+	}
+	require.ErrorIs(t, issue(id, b.credentials.Secret, "192.0.2.2"), fault.RateLimited)
+	age(t, b.pool, time.Minute)
+	require.NoError(t, issue(id, b.credentials.Secret, address))
+}
+
+// Of many wrong secrets at once at most ten are told that they are wrong.
+func TestFailuresAtOnceAreLimited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var mu sync.Mutex
+	wrong := 0
+	var wait sync.WaitGroup
+	for range 40 {
+		wait.Go(func() {
+			_, err := b.service.IssueToken(t.Context(), b.credentials.ClientID.String(), "wrong", address)
+			mu.Lock()
+			defer mu.Unlock()
+			if fault.From(err).Kind == fault.Unauthorized {
+				wrong++
+			}
+		})
+	}
+	wait.Wait()
+	require.Equal(t, 10, wrong)
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	pool := pgtest.Pool(b)
+	for name, limit := range map[string]int32{"refused": 1, "admitted": 1_000_000} {
+		b.Run(name, func(b *testing.B) {
+			params := queries.SysRateLimitTakeParams{Subject: uuid.New(), Category: "single", PerMinute: limit, Taking: true}
+			for b.Loop() {
+				if _, err := queries.New().SysRateLimitTake(b.Context(), pool, params); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

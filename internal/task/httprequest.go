@@ -116,7 +116,9 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 			object.Fault(name, "must not hold a credential that is written in the definition")
 		}
 		seen[canonical] = true
-		headers = append(headers, requestHeader{canonical, value})
+		if value != nil { // null is a header left out
+			headers = append(headers, requestHeader{canonical, value})
+		}
 	}
 	return headers
 }

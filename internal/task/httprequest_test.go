@@ -83,8 +83,8 @@ func TestHTTPRequestSends(t *testing.T) {
 	}{
 		{`{"url":"URL/a"}`, received{"GET", "/a", "", http.Header{"Idempotency-Key": {"e1/t"}, "User-Agent": {"Tranche"}}}},
 		{
-			`{"url":"URL/a","method":"DELETE","headers":{"x-plain":"{{ input.name }}","X-Number":7,"X-None":"{{ input.none }}","Accept":"text/csv"}}`,
-			received{"DELETE", "/a", "", http.Header{"X-Plain": {"Ada B"}, "X-Number": {"7"}, "X-None": nil, "Accept": {"text/csv"}}},
+			`{"url":"URL/a","method":"DELETE","headers":{"x-plain":"{{ input.name }}","X-Number":7,"X-None":"{{ input.none }}","X-Null":null,"Accept":"text/csv"}}`,
+			received{"DELETE", "/a", "", http.Header{"X-Plain": {"Ada B"}, "X-Number": {"7"}, "X-None": nil, "X-Null": nil, "Accept": {"text/csv"}}},
 		},
 		{
 			`{"url":"URL/a","method":"POST","body":{"amount":"{{ input.amount }}","list":[1.10,"{{ input.name }}!"],"none":"{{ input.none }}"}}`,

@@ -81,7 +81,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond},
 			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
-			QueueSchedule:    {MaxWorkers: 50, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
+			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
 			QueueMaintenance: {MaxWorkers: 1},
 			// Somebody waits for a code, and each waits for a provider.
 			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},

@@ -3,10 +3,17 @@ package schedule
 import (
 	"context"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// tickInterval is how often a process looks for schedules that are due.
-const tickInterval = time.Second
+const (
+	// tickInterval is how often a process looks for schedules that are due.
+	tickInterval = time.Second
+	// claimersMax is how many transactions of a process fire at a time where
+	// more is due than one of them takes.
+	claimersMax = 4
+)
 
 // Start looks for schedules that are due, about once a second, until Stop.
 func (s *Service) Start(ctx context.Context) {
@@ -30,15 +37,12 @@ func (s *Service) run(ctx context.Context) {
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
 	for {
-		held, err := s.Fire(ctx)
+		err := s.fireAll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			s.Log.WarnContext(ctx, "schedules that are due cannot be fired, trying again", "error", err)
-		}
-		if err == nil && held == claimMax {
-			continue // there may be more
 		}
 		select {
 		case <-ctx.Done():
@@ -46,4 +50,23 @@ func (s *Service) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// fireAll fires until little or nothing that is due is left.
+func (s *Service) fireAll(ctx context.Context) error {
+	held, err := s.Fire(ctx)
+	if err != nil || held < claimMax {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for range claimersMax {
+		group.Go(func() error {
+			for {
+				if held, err := s.Fire(ctx); err != nil || held < claimMax {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
 }

@@ -23,6 +23,12 @@ const jsonType = "application/json"
 // bodyTimeMaxDefault is how long a body may take to arrive before 408.
 const bodyTimeMaxDefault = 30 * time.Second
 
+// What is taken in of a body after it was found too large.
+const (
+	drainBytesMax = 32 << 20
+	drainTimeMax  = 5 * time.Second
+)
+
 // wholeBody names the body as a whole in details.
 const wholeBody = "body"
 
@@ -66,6 +72,9 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 	}
 	tooLarge := fault.New(fault.TooLarge, "the body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
+		if r.Header.Get("Expect") == "" { // or the caller has not begun to send
+			drain(w, r)
+		}
 		return nil, tooLarge
 	}
 	// Not every ResponseWriter has deadlines (those of tests have none); the
@@ -80,6 +89,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 	var timeout net.Error
 	switch {
 	case n > limit:
+		drain(w, r)
 		return nil, tooLarge
 	case errors.As(err, &timeout) && timeout.Timeout():
 		w.Header().Set("Connection", "close") // or the server would wait for the rest
@@ -90,6 +100,14 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 	// The handler may take longer than the body; register has Huma do the same.
 	_ = control.SetReadDeadline(time.Time{})
 	return text.Bytes(), nil
+}
+
+// drain takes in what is left of a body that is refused, within limits: a
+// caller who sends it all before reading would find the connection cut, and not
+// the answer that says why.
+func drain(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeMax))
+	_, _ = io.CopyN(io.Discard, r.Body, drainBytesMax)
 }
 
 // checkContentType wants JSON in UTF-8. A missing type counts as JSON, and

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -80,9 +81,20 @@ func TestErrorContract(t *testing.T) {
 	})
 }
 
+// endless gives as many spaces as one reads.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleDeveloper)
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 
 	t.Run("malformed", func(t *testing.T) {
 		t.Parallel()
@@ -181,6 +193,23 @@ func TestBodies(t *testing.T) {
 		for _, large := range []any{over, chunked(over)} {
 			c.Post(t, "/v2/workflows", large).ExpectProblem(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "")
 		}
+	})
+
+	t.Run("size, of a caller who sends it all before reading", func(t *testing.T) {
+		t.Parallel()
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+		const size = 24 << 20 // more than the buffers of a connection
+		_, err = fmt.Fprintf(conn, "POST /v2/workflows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", c.Token, size)
+		require.NoError(t, err)
+		_, err = io.CopyN(conn, endless{}, size)
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
 	})
 
 	t.Run("a body where none is looked at", func(t *testing.T) {

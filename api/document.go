@@ -203,7 +203,7 @@ func (s *Server) documentRoutes() {
 	s.router.Get(documentPath, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", etag)
 		w.Header().Set("Cache-Control", "no-cache")
-		if r.Header.Get("If-None-Match") == etag {
+		if hasETag(r.Header.Get("If-None-Match"), etag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -215,4 +215,15 @@ func (s *Server) documentRoutes() {
 		http.Redirect(w, r, docsPath+"/", http.StatusMovedPermanently)
 	})
 	s.router.Get(docsPath+"/*", page.ServeHTTP)
+}
+
+// hasETag reports whether an If-None-Match header names etag, by the weak
+// comparison that RFC 9110, 13.1.2 wants: a proxy that compresses weakens it.
+func hasETag(ifNoneMatch, etag string) bool {
+	for tag := range strings.SplitSeq(ifNoneMatch, ",") {
+		if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
+			return true
+		}
+	}
+	return false
 }

@@ -189,6 +189,7 @@ func TestDocumentIsServed(t *testing.T) {
 	again := get("/openapi.json", "If-None-Match", etag)
 	require.Equal(t, http.StatusNotModified, again.Code)
 	require.Empty(t, again.Body.Bytes())
+	require.Equal(t, http.StatusNotModified, get("/openapi.json", "If-None-Match", `"other", W/`+etag).Code)
 	require.Equal(t, http.StatusOK, get("/openapi.json", "If-None-Match", `"other"`).Code)
 
 	require.Equal(t, "/docs/", get("/docs").Header().Get("Location"))

@@ -241,8 +241,8 @@ func init() {
 	huma.DefaultArrayNullable = false
 	huma.ValidateStrictCasing = true
 	validation.MsgExpectedOneOf = "must be one of %s"
-	validation.MsgExpectedMinimumNumber = "must be at least %v"
-	validation.MsgExpectedMaximumNumber = "must be at most %v"
+	validation.MsgExpectedMinimumNumber = "must be at least %.0f"
+	validation.MsgExpectedMaximumNumber = "must be at most %.0f"
 	validation.MsgExpectedMinLength = "must have at least %d characters"
 	validation.MsgExpectedMaxLength = "must have at most %d characters"
 	validation.MsgExpectedMatchPattern = "must match %s"

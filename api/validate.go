@@ -143,7 +143,7 @@ func (v *validator) text(schema *huma.Schema, path, text string) {
 
 func (v *validator) number(schema *huma.Schema, path string, number json.Number) {
 	// The members of API bodies that are numbers are small counts; amounts
-	// live in JSON members, which have no schema here.
+	// live in JSON members, which have no schema here. Their bounds are whole.
 	n, err := number.Float64()
 	if schema.Type == huma.TypeInteger {
 		var i int64
@@ -155,10 +155,10 @@ func (v *validator) number(schema *huma.Schema, path string, number json.Number)
 		return
 	}
 	if schema.Minimum != nil && n < *schema.Minimum {
-		v.add(path, "", "must be at least %v", *schema.Minimum)
+		v.add(path, "", "must be at least %.0f", *schema.Minimum)
 	}
 	if schema.Maximum != nil && n > *schema.Maximum {
-		v.add(path, "", "must be at most %v", *schema.Maximum)
+		v.add(path, "", "must be at most %.0f", *schema.Maximum)
 	}
 }
 

@@ -423,6 +423,10 @@ func testListRefuses(t *testing.T, s *apitest.Service) {
 		require.NotContains(t, problem.Text("details[0].message"), "expected")
 	}
 	c.Get(t, "/v2/workflows?page=x").ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", "page")
+
+	// Bounds are written out, not as 1e+07.
+	require.Equal(t, "must be at most 10000000", c.Get(t, "/v2/workflows?page=10000001").Text("details[0].message"))
+	require.Equal(t, "must be at most 2592000", c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"x","timeoutSeconds":2592001}`)).Text("details[0].message"))
 }
 
 func testCursor(t *testing.T, s *apitest.Service) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,11 +48,16 @@ type ExecutionResult struct {
 // MarshalJSON writes the record of an accepted execution in place of a result
 // that does not exist yet.
 func (r ExecutionResult) MarshalJSON() ([]byte, error) {
+	type result ExecutionResult // without this method
+	var answer any = result(r)
 	if r.accepted != nil {
-		return json.Marshal(r.accepted)
+		answer = r.accepted
 	}
-	type result ExecutionResult
-	return json.Marshal(result(r))
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // as everywhere else: < stays <
+	err := encoder.Encode(answer)
+	return text.Bytes(), err
 }
 
 // ExecutionFile is a file of a result.
@@ -156,6 +162,7 @@ func (s *Server) runOrStart(
 		}
 		filled, faults := plan.CheckInput(input)
 		if len(faults) > 0 {
+			nameWholeBody(faults)
 			return execution.Execution{}, fault.New(fault.Unprocessable, "the input does not match the workflow's inputSchema").
 				WithSubCode(fault.InputSchemaMismatch).WithDetails(faults...)
 		}
@@ -219,6 +226,16 @@ func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.
 	return &id, nil
 }
 
+// nameWholeBody gives the details that are about the input as a whole the name
+// that it has in every other error.
+func nameWholeBody(details []fault.Detail) {
+	for i := range details {
+		if details[i].Field == "" {
+			details[i].Field = wholeBody
+		}
+	}
+}
+
 // parseTags reads a comma list.
 func parseTags(field, text string) ([]string, error) {
 	var tags []string
@@ -248,6 +265,7 @@ type preference struct {
 func parsePrefer(header string) (preference, error) {
 	var p preference
 	for part := range strings.SplitSeq(header, ",") {
+		part, _, _ = strings.Cut(part, ";") // parameters, of which none is known
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "respond-async":

@@ -85,6 +85,8 @@ func TestExecuteSynchronously(t *testing.T) {
 	require.JSONEq(t, `{"executionId":"`+execution+`","isSuccess":true,"statusCode":200,"output":{"total":1.3,"a":1.10,"b":0.20},
 		"customOutput":"B-7","attachments":[],"notes":["summed"],"notices":[],"errorMessage":null}`, string(answer.Body))
 	require.Contains(t, string(answer.Body), `"a":1.10,"b":0.20,"total":1.3`, "every digit")
+	marked := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1,"borrowerId":"<A&B>"}`)).Expect(http.StatusOK)
+	require.Contains(t, string(marked.Body), `"customOutput":"<A&B>"`, "as it was sent, like in the output")
 
 	output := c.Get(t, "/v1/executions/"+execution+"/output").Expect(http.StatusOK)
 	require.Equal(t, "1.10", output.Text("output.a"))
@@ -175,7 +177,7 @@ func TestExecuteAsynchronously(t *testing.T) {
 	require.Equal(t, "wait=1", waited.Header.Get("Preference-Applied"))
 	require.Equal(t, "completed", awaitEnd(t, c, waited.Text("executionId")).Text("status"))
 
-	inTime := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "wait=60, handling=lenient"}).Expect(http.StatusOK)
+	inTime := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "wait=60; x=y, handling=lenient"}).Expect(http.StatusOK)
 	require.Equal(t, "1.2", inTime.Text("output.total"))
 	queued := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "respond-async"}).Expect(http.StatusAccepted)
 	require.Equal(t, "completed", awaitEnd(t, c, queued.Text("executionId")).Text("status"))
@@ -199,6 +201,7 @@ func TestExecuteRefusals(t *testing.T) {
 	publish(t, c, sumWorkflow)
 	publish(t, c, strings.Replace(sumWorkflow, `"alias":"sum"`, `"alias":"retired"`, 1))
 	c.Post(t, "/v2/workflows", apitest.Raw(strings.Replace(sumWorkflow, `"alias":"sum"`, `"alias":"drafted"`, 1))).Expect(http.StatusCreated)
+	publish(t, c, `{"name":"Either","alias":"either","inputSchema":{"type":"object","not":{"required":["c"]}},"tasks":[{"id":"e","type":"end","config":{}}]}`)
 
 	// What this process remembers of a workflow must not outlive its end.
 	c.Post(t, "/v1/workflows/retired/v1/execute", apitest.Raw(`{"a":1}`)).Expect(http.StatusOK)
@@ -214,6 +217,7 @@ func TestExecuteRefusals(t *testing.T) {
 	}{
 		"missing member":     {sum, `{}`, "", 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"a"}},
 		"several faults":     {sum, `{"a":"x","b":true,"c":1,"when":"soon"}`, "", 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"a", "b", "c", "when"}},
+		"as a whole":         {"/v1/workflows/either/v1/execute", `{"c":1}`, "", 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"body"}},
 		"an array":           {sum, `[1]`, "", 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"body"}},
 		"no body":            {sum, ``, "", 400, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", []string{"body"}},
 		"cut JSON":           {sum, `{"a":`, "", 400, "VALIDATION_ERROR", "", nil},

@@ -2,16 +2,16 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
-	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -51,7 +51,7 @@ func (s *Service) Configure(ctx context.Context, tenantID, workflowID uuid.UUID,
 				return fmt.Errorf("write %s of workflow %s: %w", row.Slot, workflowID, err)
 			}
 		}
-		return nil
+		return audit.RecordTx(ctx, tx, tenantID, audit.ScheduleSet, workflowID.String())
 	})
 	if err != nil {
 		return nil, err
@@ -122,13 +122,24 @@ func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, sl
 	for i, slot := range slots {
 		names[i] = string(slot)
 	}
-	rows, err := s.q.ScheduleDelete(ctx, s.Pool, queries.ScheduleDeleteParams{TenantID: tenantID, WorkflowID: workflowID, Slots: names})
+	var deleted []Slot
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		rows, err := s.q.ScheduleDelete(ctx, tx, queries.ScheduleDeleteParams{TenantID: tenantID, WorkflowID: workflowID, Slots: names})
+		if err != nil {
+			return fmt.Errorf("delete schedules of workflow %s: %w", workflowID, err)
+		}
+		slices.Sort(rows)
+		deleted = make([]Slot, len(rows))
+		for i, name := range rows {
+			deleted[i] = Slot(name)
+		}
+		if len(deleted) == 0 {
+			return nil
+		}
+		return audit.RecordTx(ctx, tx, tenantID, audit.ScheduleDelete, workflowID.String())
+	})
 	if err != nil {
-		return nil, postgres.Translate(fmt.Errorf("delete schedules of workflow %s: %w", workflowID, err))
-	}
-	deleted := make([]Slot, len(rows))
-	for i, name := range rows {
-		deleted[i] = Slot(name)
+		return nil, err
 	}
 	return deleted, nil
 }
@@ -180,72 +191,6 @@ func (s *Service) list(ctx context.Context, tenantID, workflowID uuid.UUID) ([]S
 	return schedules, nil
 }
 
-// encode writes what the slot starts as it is stored.
-func (s *Setting) encode(row *queries.ScheduleUpsertParams) (err error) {
-	if s.Slot == Single {
-		row.Input, err = exactjson.Encode(orEmpty(s.Input))
-	} else {
-		row.Batch, err = s.Batch.encode()
-	}
-	if err != nil {
-		return fmt.Errorf("write what %s starts: %w", s.Slot, err)
-	}
-	return nil
-}
-
-// decode reads what encode wrote.
-func (s *Setting) decode(input, content []byte) (err error) {
-	if s.Slot == Single {
-		s.Input, err = decodeObject(input)
-	} else {
-		s.Batch, err = decodeBatch(content)
-	}
-	if err != nil {
-		return fmt.Errorf("read what %s starts: %w", s.Slot, err)
-	}
-	return nil
-}
-
-func decodeObject(text []byte) (map[string]any, error) {
-	value, err := exactjson.Decode(text)
-	members, _ := value.(map[string]any)
-	return members, err
-}
-
-// storedBatch is a BatchContent as it is stored.
-type storedBatch struct {
-	Label       string         `json:"label,omitempty"`
-	Items       exactjson.Any  `json:"items"`
-	CustomInput *exactjson.Any `json:"customInput,omitempty"`
-	Files       []string       `json:"attachmentFileNames,omitempty"`
-	Packages    []string       `json:"rawPackageIds,omitempty"`
-}
-
-func (c *BatchContent) encode() ([]byte, error) {
-	items := c.Items
-	if items == nil {
-		items = []any{}
-	}
-	stored := storedBatch{Label: c.Label, Items: exactjson.Any{Value: items}, Files: c.Files, Packages: c.Packages}
-	if c.CustomInput != nil {
-		stored.CustomInput = &exactjson.Any{Value: c.CustomInput}
-	}
-	return json.Marshal(stored)
-}
-
-func decodeBatch(text []byte) (BatchContent, error) {
-	var stored storedBatch
-	if err := json.Unmarshal(text, &stored); err != nil {
-		return BatchContent{}, err
-	}
-	c := BatchContent{Label: stored.Label, Files: stored.Files, Packages: stored.Packages}
-	c.Items, _ = stored.Items.Value.([]any)
-	if stored.CustomInput != nil {
-		c.CustomInput, _ = stored.CustomInput.Value.(map[string]any)
-	}
-	return c, nil
-}
-
 // request is the batch to start.
 func (c *BatchContent) request(tenantID, workflowID uuid.UUID) batch.Request {
 	return batch.Request{
@@ -274,11 +219,4 @@ func member(path, name string) string {
 		return path
 	}
 	return path + "." + name
-}
-
-func orEmpty(members map[string]any) map[string]any {
-	if members == nil {
-		return map[string]any{}
-	}
-	return members
 }

@@ -90,8 +90,10 @@ func downloadContent() map[string]*huma.MediaType {
 	content := map[string]*huma.MediaType{
 		jsonType: {Schema: &huma.Schema{Description: "A manifest."}, Example: json.RawMessage(`{"counts":{"total":2000,"completed":1961,"failed":39,"pending":0}}`)},
 	}
-	for _, kind := range []string{"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl", "multipart/byteranges",
-		"application/pdf", "image/png", "image/jpeg", "image/tiff", "text/plain"} {
+	for _, kind := range []string{
+		"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl", "multipart/byteranges",
+		"application/pdf", "image/png", "image/jpeg", "image/tiff", "text/plain",
+	} {
 		content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, Example: "borrowerId,income\nB-1001,54000.00\n"}
 	}
 	return content

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -121,11 +122,9 @@ func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachm
 		if err != nil {
 			return fmt.Errorf("list the attachments of authorization %s: %w", authorizationID, err)
 		}
-		for _, id := range all {
-			if id == attachmentID {
-				return s.Store.Delete(ctx, tx, tenantID, attachmentID)
-			}
+		if !slices.Contains(all, attachmentID) {
+			return errUnknownAttachment()
 		}
-		return errUnknownAttachment()
+		return s.Store.Delete(ctx, tx, tenantID, attachmentID)
 	})
 }

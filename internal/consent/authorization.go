@@ -252,8 +252,14 @@ type field struct{ name, text string }
 
 func (c *Content) texts() []field {
 	return []field{
-		{"key", c.Key}, {"label", c.Label}, {"identityKey", c.IdentityKey}, {"identityValue", c.IdentityValue},
-		{"formId", c.FormID}, {"borrowerId", c.BorrowerID}, {"policyLink", c.PolicyLink}, {"externalId", c.ExternalID},
+		{"key", c.Key},
+		{"label", c.Label},
+		{"identityKey", c.IdentityKey},
+		{"identityValue", c.IdentityValue},
+		{"formId", c.FormID},
+		{"borrowerId", c.BorrowerID},
+		{"policyLink", c.PolicyLink},
+		{"externalId", c.ExternalID},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/textproto"
@@ -124,9 +125,7 @@ func (g *Gateway) Send(ctx context.Context, m Message) (Receipt, error) {
 	request.Header.Set("Content-Type", g.config.ContentType)
 	request.Header.Set("Idempotency-Key", m.ID)
 	g.sign(request.Header, m.ID, body)
-	for name, values := range g.header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, g.header)
 	response, err := g.client.Do(request)
 	if err != nil {
 		return Receipt{}, gatewayError(err)

@@ -17,6 +17,9 @@ import (
 // clientCommands are the commands about clients.
 type clientCommands struct {
 	Create clientCreateCommand `cmd:"" help:"Create a client and print its secret, once."`
+	List   clientListCommand   `cmd:"" help:"List the clients of a tenant."`
+	Rotate clientRotateCommand `cmd:"" help:"Give a client a new secret and print it, once."`
+	Revoke clientRevokeCommand `cmd:"" help:"End a client: its secrets and its tokens."`
 }
 
 // clientCreateCommand makes a client.

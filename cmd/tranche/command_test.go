@@ -17,7 +17,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string][]string{
-		"":              {"serve", "migrate", "tenant create", "tenant limits", "client create"},
+		"":              {"serve", "migrate", "tenant create", "tenant limits", "tenant revoke", "client create", "client rotate", "client revoke", "key rotate", "audit"},
 		"serve":         {"$TRANCHE_ADDR", "$DATABASE_URL", "$TRANCHE_MASTER_KEY_FILE", "$TRANCHE_EGRESS_ALLOW", "$PUBLIC_URL", "$TRANCHE_DATA_DIR", "127.0.0.1:8080"},
 		"migrate":       {"$DATABASE_URL_FILE"},
 		"tenant create": {"<slug>"},
@@ -35,22 +35,26 @@ func TestHelp(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"":                                                   "expected one of",
-		"frobnicate":                                         "frobnicate",
-		"serve --role boss":                                  "--role",
-		"serve --port 80":                                    "--port",
-		"serve --egress-allow nowhere":                       "nowhere",
-		"serve --public-url example":                         "PUBLIC_URL",
-		"serve --api-conns 0":                                "--api-conns",
-		"tenant create":                                      "<slug>",
-		"tenant limits a --set":                              "--set",
-		"tenant limits a --set x=1":                          "there is no such category",
-		"tenant limits a --set batch=0":                      "--set batch: the limit of batch is a whole number",
-		"tenant limits a --set batch=x":                      "or unlimited",
-		"client create --role admin":                         "--tenant",
-		"client create --tenant a":                           "needs --role or --scope",
-		"client create --tenant a --role boss":               "--role: there is no such role; the roles are admin,",
-		"client create --tenant a --scope all":               "--scope: there is no such scope; the scopes are workflows:read,",
+		"":                                     "expected one of",
+		"frobnicate":                           "frobnicate",
+		"serve --role boss":                    "--role",
+		"serve --port 80":                      "--port",
+		"serve --egress-allow nowhere":         "nowhere",
+		"serve --public-url example":           "PUBLIC_URL",
+		"serve --api-conns 0":                  "--api-conns",
+		"serve --trusted-proxies 10.0.0.1":     "10.0.0.1 is not a CIDR",
+		"client revoke":                        "<client-id>",
+		"audit":                                "--tenant is needed",
+		"audit --tenant a --count 0":           "more than 0",
+		"tenant create":                        "<slug>",
+		"tenant limits a --set":                "--set",
+		"tenant limits a --set x=1":            "there is no such category",
+		"tenant limits a --set batch=0":        "--set batch: the limit of batch is a whole number",
+		"tenant limits a --set batch=x":        "or unlimited",
+		"client create --role admin":           "--tenant",
+		"client create --tenant a":             "needs --role or --scope",
+		"client create --tenant a --role boss": "--role: there is no such role; the roles are admin,",
+		"client create --tenant a --scope all": "--scope: there is no such scope; the scopes are workflows:read,",
 		"client create --tenant a --role admin --output xml": "--output",
 	} {
 		got := environment{}.run(t, strings.Fields(line)...)
@@ -140,6 +144,52 @@ func TestClients(t *testing.T) {
 
 	got := e.run(t, "client", "create", "--tenant", "nobody", "--role", "admin")
 	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
+}
+
+// What operators do to clients, tenants and keys is in the audit trail.
+func TestRotateAndRevoke(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(pgtest.URL(t))
+	server := e.serve(t)
+	e.ok(t, "tenant", "create", "acme")
+	var made, rotated map[string]string
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "client", "create", "--tenant", "acme", "--role", "admin", "--output", "json")), &made))
+	id := made["clientId"]
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "client", "rotate", id, "--output", "json")), &rotated))
+	require.Equal(t, id, rotated["clientId"])
+	require.NotEqual(t, made["secret"], rotated["secret"])
+	require.Contains(t, e.ok(t, "client", "rotate", id, "--alone"), "shown this once")
+	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "admin  live ")
+	require.Contains(t, e.ok(t, "key", "rotate"), "signing key ")
+	require.Contains(t, e.ok(t, "key", "rotate", "--withdraw", "-o", "json"), `{"keyId":"`)
+	require.Contains(t, e.ok(t, "client", "revoke", id), `client "admin" of tenant acme revoked`)
+	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "admin  revoked ")
+	require.Contains(t, e.ok(t, "tenant", "revoke", "acme"), "tenant acme revoked")
+
+	for args, want := range map[string]string{
+		"client rotate " + id:    "tranche: the client is revoked\n",
+		"client rotate nobody":   "tranche: there is no client of this id\n",
+		"client revoke nobody":   "tranche: there is no client of this id\n",
+		"tenant revoke nobody":   "tranche: there is no tenant of this slug\n",
+		"audit --tenant nobody":  "tranche: there is no tenant of this slug\n",
+		"client list --tenant x": "tranche: there is no tenant of this slug\n",
+	} {
+		require.Equal(t, result{stderr: want, status: 1}, e.run(t, strings.Fields(args)...), args)
+	}
+	got := environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}.run(t, "key", "rotate")
+	require.Equal(t, 1, got.status)
+	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY is not the key")
+
+	var trail []map[string]string
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "audit", "--tenant", "acme", "-o", "json")), &trail))
+	var actions []string
+	for _, event := range trail {
+		require.Equal(t, "operator", event["actor"])
+		actions = append(actions, event["action"])
+	}
+	require.Equal(t, []string{"tenant.create", "client.create", "client.rotate", "client.rotate", "client.revoke", "tenant.revoke"}, actions)
+	require.Regexp(t, `^\S+Z  operator  client.revoke  `+id+"\n$", e.ok(t, "audit", "--tenant", "acme", "--action", "client.revoke"))
+	server.stop(t)
 }
 
 func TestCommandsRefuseADatabaseThatIsBehind(t *testing.T) {

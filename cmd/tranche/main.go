@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/logging"
 	"tranche/internal/postgres/embedded"
@@ -37,8 +38,10 @@ type commandLine struct {
 	Demo    demoCommand    `cmd:"" help:"Show everything at work, with nothing to set up."`
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database to the schema of this program."`
-	Tenant  tenantCommands `cmd:"" help:"Create tenants and set their limits."`
-	Client  clientCommands `cmd:"" help:"Create the clients that call the API."`
+	Tenant  tenantCommands `cmd:"" help:"Create and revoke tenants, and set their limits."`
+	Client  clientCommands `cmd:"" help:"Create, list and revoke the clients that call the API, and rotate their secrets."`
+	Key     keyCommands    `cmd:"" help:"Rotate the keys that sign access tokens."`
+	Audit   auditCommand   `cmd:"" help:"Show who did what, and which requests were refused."`
 }
 
 // console is where commands write: results to Out, everything else to Err.
@@ -62,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err, exitUsage)
 	}
-	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.BindTo(audit.WithOrigin(ctx, audit.Operator, ""), (*context.Context)(nil))
 	parsed.Bind(logging.New(stderr, line.LogLevel))
 	if err := parsed.Run(&console{Out: stdout, Err: stderr}); err != nil {
 		return fail(stderr, err, exitError)

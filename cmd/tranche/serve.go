@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os/signal"
 	"strings"
@@ -21,6 +22,7 @@ type serveCommand struct {
 	Addr        string       `name:"addr" env:"TRANCHE_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default})."`
 	Role        service.Role `name:"role" env:"TRANCHE_ROLE" enum:"all,api,worker" default:"all" placeholder:"ROLE" help:"What this process does: all, api (answers requests) or worker (runs batches, retries and asynchronous executions; over HTTP it answers health checks only)."`
 	PublicURL   string       `name:"public-url" env:"PUBLIC_URL" placeholder:"URL" help:"Address under which callers reach the service: links begin with it, and access tokens are issued for it. Without it links name the address listened on."`
+	Proxies     []string     `name:"trusted-proxies" env:"TRANCHE_TRUSTED_PROXIES" placeholder:"CIDR,…" help:"Proxies in front, whose X-Forwarded-For says where a request came from. Without them it is the other end of the connection."`
 	EgressAllow string       `name:"egress-allow" env:"TRANCHE_EGRESS_ALLOW" placeholder:"CIDR[:PORT],…" help:"Addresses that workflows may call although they are not public."`
 
 	APIConns    int32 `name:"api-conns" env:"TRANCHE_API_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for requests (${default})."`
@@ -29,6 +31,7 @@ type serveCommand struct {
 	keyFlags
 
 	exceptions egress.Exceptions
+	proxies    []netip.Prefix
 }
 
 // Help is the long form of the command's help.
@@ -43,6 +46,13 @@ func (*serveCommand) Help() string {
 func (c *serveCommand) AfterApply() (err error) {
 	if c.exceptions, err = egress.ParseAllow(c.EgressAllow); err != nil {
 		return err
+	}
+	for _, text := range c.Proxies {
+		proxy, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("--trusted-proxies: %s is not a CIDR", text)
+		}
+		c.proxies = append(c.proxies, proxy)
 	}
 	if c.APIConns < 1 || c.WorkerConns < 1 {
 		return errors.New("--api-conns and --worker-conns are at least 1")
@@ -110,7 +120,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	return service.New(ctx, service.Config{
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
-		Keys: keys, Egress: c.exceptions, Clock: time.Now, Log: log,
+		Keys: keys, Egress: c.exceptions, TrustedProxies: c.proxies, Clock: time.Now, Log: log,
 	})
 }
 

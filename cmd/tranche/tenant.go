@@ -19,6 +19,7 @@ import (
 type tenantCommands struct {
 	Create tenantCreateCommand `cmd:"" help:"Create a tenant."`
 	Limits tenantLimitsCommand `cmd:"" help:"Show or set the rate limits of a tenant."`
+	Revoke tenantRevokeCommand `cmd:"" help:"End all clients of a tenant."`
 }
 
 // tenantCreateCommand makes a tenant.
@@ -31,7 +32,11 @@ type tenantCreateCommand struct {
 // Run makes the tenant.
 func (c *tenantCreateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
-		tenant, err := identity.CreateTenant(ctx, pool, c.Slug)
+		var tenant identity.Tenant
+		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+			tenant, err = identity.CreateTenant(ctx, tx, c.Slug)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -108,5 +113,33 @@ func (c *tenantLimitsCommand) printLimits(out *console, limits []identity.Limit)
 			fmt.Fprintf(table, "%s\t%s\n", limit.Category, limit)
 		}
 		_ = table.Flush()
+	})
+}
+
+// tenantRevokeCommand ends a tenant's access.
+type tenantRevokeCommand struct {
+	Slug string `arg:"" help:"The tenant."`
+	outputFlags
+	databaseFlags
+}
+
+// Help is the long form of the command's help.
+func (*tenantRevokeCommand) Help() string {
+	return "Within 5 seconds no token of the tenant's clients is accepted any more. What the tenant has stays, what runs goes on. There is no way back."
+}
+
+// Run revokes the tenant.
+func (c *tenantRevokeCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		tenant, err := identity.FindTenant(ctx, pool, c.Slug)
+		if err != nil {
+			return err
+		}
+		if err := postgres.InTx(ctx, pool, func(tx pgx.Tx) error { return identity.RevokeTenant(ctx, tx, tenant) }); err != nil {
+			return err
+		}
+		return c.print(out, tenantOutput{TenantID: tenant.ID.String(), Slug: tenant.Slug}, func() {
+			fmt.Fprintf(out.Out, "tenant %s revoked\n", tenant.Slug)
+		})
 	})
 }

@@ -104,14 +104,12 @@ func makeKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 
 // RotateKey makes a new signing key and returns its id. It is published at once
 // and signs once KeySetTTL has passed; the others sign until every process has
-// taken it up, and verify what they signed for as long as that lives.
+// taken it up, and verify what they signed for as long as that lives. It fails
+// with seal.ErrUnknownKey where master is not the key of the others.
 func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
-	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
-		return "", fmt.Errorf("lock the signing keys: %w", err)
-	}
-	id, err := makeKeyTx(ctx, tx, master)
+	id, err := addKeyTx(ctx, tx, master)
 	if err != nil {
-		return "", fmt.Errorf("make a signing key: %w", err)
+		return "", err
 	}
 	_, err = queries.New().SysSigningKeyRetireOthers(ctx, tx, queries.SysSigningKeyRetireOthersParams{
 		ID: id, Seconds: (KeySetTTL + keyTakenUp).Seconds(),
@@ -124,17 +122,30 @@ func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 
 // ReplaceKeys makes a new signing key, removes every other one and returns its
 // id: for keys that somebody may have stolen. Every access token ends within
-// seconds; refresh tokens yield new ones.
+// 5 s; refresh tokens yield new ones. It fails like RotateKey.
 func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+	id, err := addKeyTx(ctx, tx, master)
+	if err != nil {
+		return "", err
+	}
+	if _, err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
+		return "", fmt.Errorf("remove the other signing keys: %w", err)
+	}
+	return id, nil
+}
+
+// addKeyTx adds a key beside those that master opens: under another one no
+// process could load it.
+func addKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
 	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
 		return "", fmt.Errorf("lock the signing keys: %w", err)
+	}
+	if _, err := (&keyStore{master: master}).load(ctx, tx); err != nil {
+		return "", err
 	}
 	id, err := makeKeyTx(ctx, tx, master)
 	if err != nil {
 		return "", fmt.Errorf("make a signing key: %w", err)
-	}
-	if _, err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
-		return "", fmt.Errorf("remove the other signing keys: %w", err)
 	}
 	return id, nil
 }

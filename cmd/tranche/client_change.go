@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/identity"
+	"tranche/internal/postgres"
+)
+
+// clientListCommand lists a tenant's clients.
+type clientListCommand struct {
+	Tenant string `name:"tenant" env:"TRANCHE_CLIENT_TENANT" required:"" placeholder:"SLUG" help:"The tenant whose clients are listed."`
+	outputFlags
+	databaseFlags
+}
+
+// Run lists the clients, in the order in which they were made.
+func (c *clientListCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		tenant, err := identity.FindTenant(ctx, pool, c.Tenant)
+		if err != nil {
+			return err
+		}
+		clients, err := identity.Clients(ctx, pool, tenant.ID)
+		if err != nil {
+			return err
+		}
+		listed := make([]listedClient, len(clients))
+		for i, client := range clients {
+			listed[i] = listedClient{
+				ClientID: client.ID.String(), Name: client.Name, Scopes: client.Scopes,
+				IsSandbox: client.IsSandbox, IsRevoked: client.RevokedAt != nil,
+			}
+		}
+		return c.print(out, listed, func() {
+			table := tabwriter.NewWriter(out.Out, 0, 0, 2, ' ', 0)
+			for _, client := range listed {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", client.ClientID, client.Name, client.state(), strings.Join(client.Scopes, " "))
+			}
+			_ = table.Flush()
+		})
+	})
+}
+
+type listedClient struct {
+	ClientID  string   `json:"clientId"`
+	Name      string   `json:"name"`
+	Scopes    []string `json:"scopes"`
+	IsSandbox bool     `json:"isSandbox"`
+	IsRevoked bool     `json:"isRevoked"`
+}
+
+func (c listedClient) state() string {
+	switch {
+	case c.IsRevoked:
+		return "revoked"
+	case c.IsSandbox:
+		return "sandbox"
+	default:
+		return "live"
+	}
+}
+
+// clientRotateCommand gives a client a new secret.
+type clientRotateCommand struct {
+	ClientID string `arg:"" help:"The client."`
+	Alone    bool   `name:"alone" env:"TRANCHE_CLIENT_ALONE" help:"End every earlier secret at once, for one that somebody may have stolen. Otherwise the last one works until the next rotation."`
+	outputFlags
+	databaseFlags
+}
+
+// Help is the long form of the command's help.
+func (*clientRotateCommand) Help() string {
+	return "A client has at most two live secrets: rotate, give the client the new one, and rotate again when you like. Tokens stay valid."
+}
+
+// Run makes the secret.
+func (c *clientRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	var made identity.Credentials
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) error {
+			client, err := identity.FindClient(ctx, tx, c.ClientID)
+			if err != nil {
+				return err
+			}
+			made, err = identity.RotateSecret(ctx, tx, client, c.Alone)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return c.print(out, clientOutput{ClientID: made.ClientID.String(), Secret: made.Secret}, func() {
+			fmt.Fprintf(out.Out, "the new secret is shown this once\n\n  clientId  %s\n  secret    %s\n", made.ClientID, made.Secret)
+		})
+	})
+}
+
+// clientRevokeCommand ends a client.
+type clientRevokeCommand struct {
+	ClientID string `arg:"" help:"The client."`
+	outputFlags
+	databaseFlags
+}
+
+// Help is the long form of the command's help.
+func (*clientRevokeCommand) Help() string {
+	return "Within 5 seconds no token of the client is accepted any more. There is no way back."
+}
+
+// Run revokes the client.
+func (c *clientRevokeCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		var client identity.Client
+		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+			if client, err = identity.FindClient(ctx, tx, c.ClientID); err != nil {
+				return err
+			}
+			return identity.RevokeClient(ctx, tx, client)
+		})
+		if err != nil {
+			return err
+		}
+		return c.print(out, map[string]string{"clientId": client.ID.String()}, func() {
+			fmt.Fprintf(out.Out, "client %q of tenant %s revoked\n", client.Name, client.TenantSlug)
+		})
+	})
+}

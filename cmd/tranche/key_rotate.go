@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/identity"
+	"tranche/internal/postgres"
+	"tranche/internal/seal"
+)
+
+// keyCommands are the commands about signing keys.
+type keyCommands struct {
+	Rotate keyRotateCommand `cmd:"" help:"Make a new key that signs access tokens."`
+}
+
+// keyRotateCommand makes a signing key.
+type keyRotateCommand struct {
+	Withdraw bool `name:"withdraw" env:"TRANCHE_KEY_WITHDRAW" help:"Remove the other keys at once, for one that somebody may have stolen: every access token ends within 5 seconds."`
+	outputFlags
+	databaseFlags
+	keyFlags
+}
+
+// Help is the long form of the command's help.
+func (*keyRotateCommand) Help() string {
+	return "The new key is published at /.well-known/jwks.json at once and signs 5 minutes later, when everybody can have it. " +
+		"The old one verifies for the day that its tokens live. The master key must be the service's."
+}
+
+// Run makes the key.
+func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) (err error) {
+	db, err := c.databaseFlags.open(ctx, out, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	master, err := c.keyFlags.open(db)
+	if err != nil {
+		return err
+	}
+	pool, err := db.pool(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := db.prepare(ctx, pool); err != nil {
+		return err
+	}
+	rotate := identity.RotateKey
+	if c.Withdraw {
+		rotate = identity.ReplaceKeys
+	}
+	var id string
+	err = postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+		id, err = rotate(ctx, tx, master)
+		return err
+	})
+	if errors.Is(err, seal.ErrUnknownKey) {
+		return fmt.Errorf("TRANCHE_MASTER_KEY is not the key that this database was set up with: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.print(out, map[string]string{"keyId": id}, func() {
+		fmt.Fprintf(out.Out, "signing key %s made\n", id)
+	})
+}

@@ -31,12 +31,14 @@ ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
 -- name: SysScheduleClaim :many
--- Holds schedules that are due, those that nobody else holds. The workflow is
--- held too: who archives it waits for the firing, and a workflow that is being
--- archived or configured does not fire before that has ended.
+-- Holds schedules that are due, those that nobody else holds; a tenant that is
+-- revoked has none. The workflow is held too: who archives it waits for the
+-- firing, and a workflow that is being archived does not fire.
 SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias
-FROM schedules s JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
-WHERE s.next_run_at <= @now::timestamptz AND w.status = 'active'
+FROM schedules s
+JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+JOIN tenants t ON t.id = s.tenant_id
+WHERE s.next_run_at <= @now::timestamptz AND w.status = 'active' AND t.revoked_at IS NULL
 ORDER BY s.next_run_at
 LIMIT @schedules_max
 FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED;

@@ -263,8 +263,10 @@ func (q *Queries) SysScheduleAdvance(ctx context.Context, db DBTX, arg SysSchedu
 
 const sysScheduleClaim = `-- name: SysScheduleClaim :many
 SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias
-FROM schedules s JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
-WHERE s.next_run_at <= $1::timestamptz AND w.status = 'active'
+FROM schedules s
+JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+JOIN tenants t ON t.id = s.tenant_id
+WHERE s.next_run_at <= $1::timestamptz AND w.status = 'active' AND t.revoked_at IS NULL
 ORDER BY s.next_run_at
 LIMIT $2
 FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED
@@ -288,9 +290,9 @@ type SysScheduleClaimRow struct {
 	Alias         string
 }
 
-// Holds schedules that are due, those that nobody else holds. The workflow is
-// held too: who archives it waits for the firing, and a workflow that is being
-// archived or configured does not fire before that has ended.
+// Holds schedules that are due, those that nobody else holds; a tenant that is
+// revoked has none. The workflow is held too: who archives it waits for the
+// firing, and a workflow that is being archived does not fire.
 func (q *Queries) SysScheduleClaim(ctx context.Context, db DBTX, arg SysScheduleClaimParams) ([]SysScheduleClaimRow, error) {
 	rows, err := db.Query(ctx, sysScheduleClaim, arg.Now, arg.SchedulesMax)
 	if err != nil {

@@ -334,6 +334,17 @@ func TestArchivingAndDeletingEndSchedules(t *testing.T) {
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
+func TestRevokedTenantsFireNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
+	_, err := b.pool.Exec(t.Context(), `UPDATE tenants SET revoked_at = now()`)
+	require.NoError(t, err)
+	b.clock.set(noon.Add(time.Minute))
+	fire(t, s, 0)
+}
+
 // Of the firings of a slot the newest are kept.
 func TestFiringsAreForgotten(t *testing.T) {
 	t.Parallel()

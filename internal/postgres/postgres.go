@@ -22,6 +22,7 @@ const (
 	connectTimeMax   = 5 * time.Second  // to make one connection
 	acquireTimeMax   = 5 * time.Second  // to get one from a pool
 	statementTimeMax = 30 * time.Second // of a request's statement
+	answerGrace      = 5 * time.Second  // for the answer of a server that ended a statement
 	idleTxTimeMax    = 60 * time.Second // between two statements of a transaction
 	connLifetimeMax  = time.Hour
 	connIdleTimeMax  = 10 * time.Minute
@@ -92,7 +93,8 @@ type PoolOptions struct {
 	Name string
 	// Conns is the most connections that are open at a time.
 	Conns int32
-	// StatementTimeMax ends statements that run longer; 0 sets no limit.
+	// StatementTimeMax ends statements that run longer; 0 sets no limit. The
+	// server ends them; one that does not answer 5 s later is taken for gone.
 	StatementTimeMax time.Duration
 }
 
@@ -107,7 +109,7 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	config.MaxConnLifetime = connLifetimeMax
 	config.MaxConnLifetimeJitter = connLifetimeMax / 10
 	config.MaxConnIdleTime = connIdleTimeMax
-	config.ConnConfig.Tracer = acquireLimit{}
+	config.ConnConfig.Tracer = limits{statementTimeMax: options.StatementTimeMax}
 	config.AfterConnect = scanInUTC
 	setConn(config.ConnConfig, options.Name)
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleTxTimeMax)
@@ -130,30 +132,3 @@ func scanInUTC(_ context.Context, conn *pgx.Conn) error {
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
-
-// acquireLimit bounds the wait for a pool's connection, for which pgxpool has no
-// setting: a tracer may replace the context of the wait, and of nothing else.
-type acquireLimit struct{}
-
-type acquireCancel struct{}
-
-// TraceAcquireStart implements pgxpool.AcquireTracer.
-func (acquireLimit) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
-	ctx, cancel := context.WithTimeout(ctx, acquireTimeMax)
-	return context.WithValue(ctx, acquireCancel{}, cancel)
-}
-
-// TraceAcquireEnd implements pgxpool.AcquireTracer.
-func (acquireLimit) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
-	if cancel, ok := ctx.Value(acquireCancel{}).(context.CancelFunc); ok {
-		cancel()
-	}
-}
-
-// TraceQueryStart implements pgx.QueryTracer, as which a pool takes its tracer.
-func (acquireLimit) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (acquireLimit) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -14,17 +14,13 @@ import (
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
-	"tranche/internal/seal"
 )
 
 // replicas runs three processes on one database.
 func replicas(t *testing.T) []*apitest.Service {
 	t.Helper()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
-	first := apitest.Start(t, func(c *service.Config) { c.Keys = keys })
-	same := func(c *service.Config) { c.Keys, c.DatabaseURL = keys, first.DatabaseURL }
-	return []*apitest.Service{first, apitest.Start(t, same), apitest.Start(t, same)}
+	first := apitest.Start(t)
+	return []*apitest.Service{first, first.Replica(t, service.RoleAll), first.Replica(t, service.RoleAll)}
 }
 
 // Whatever is asked of three replicas at once, each category lets its limit

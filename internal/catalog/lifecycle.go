@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
@@ -33,7 +34,7 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 			return err
 		}
 		published = fromRow(row)
-		return nil
+		return audit.RecordTx(ctx, tx, tenantID, audit.WorkflowPublish, id.String())
 	})
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func (c *Catalog) Archive(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 			return err
 		}
 		archived = fromRow(row)
-		return nil
+		return audit.RecordTx(ctx, tx, tenantID, audit.WorkflowArchive, id.String())
 	})
 	if err != nil {
 		return nil, err
@@ -143,7 +144,10 @@ func (c *Catalog) Delete(ctx context.Context, tenantID, id uuid.UUID) error {
 		if err := c.deletableTx(ctx, tx, current); err != nil {
 			return err
 		}
-		return c.queries.WorkflowDelete(ctx, tx, queries.WorkflowDeleteParams{TenantID: tenantID, ID: id})
+		if err := c.queries.WorkflowDelete(ctx, tx, queries.WorkflowDeleteParams{TenantID: tenantID, ID: id}); err != nil {
+			return err
+		}
+		return audit.RecordTx(ctx, tx, tenantID, audit.WorkflowDelete, id.String())
 	})
 	if err != nil {
 		return err

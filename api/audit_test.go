@@ -1,0 +1,92 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/audit"
+	"tranche/internal/identity"
+)
+
+// Whatever changes what may run is recorded with who did it in which request;
+// what is refused leaves no row.
+func TestAuditTrail(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	named := func(id string) apitest.Header { return apitest.Header{Name: "X-Request-Id", Value: id} }
+	create := func(alias string) string {
+		return c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"`+alias+`","tasks":[{"id":"done","type":"end","config":{"output":{}}}]}`)).
+			Expect(http.StatusCreated).Text("id")
+	}
+	published, draft := create("published"), create("draft")
+	c.Post(t, "/v2/workflows/"+published+"/archive", nil, named("early")).Expect(http.StatusConflict)
+	c.Post(t, "/v2/workflows/"+published+"/publish", nil, named("first")).Expect(http.StatusOK)
+	c.Post(t, "/v2/workflows/"+published+"/publish", nil, named("twice")).Expect(http.StatusConflict)
+	c.Post(t, "/v2/workflows/"+published+"/archive", nil, named("second")).Expect(http.StatusOK)
+	c.Delete(t, "/v2/workflows/"+draft, named("third")).Expect(http.StatusNoContent)
+
+	type event struct{ Actor, Action, Subject, RequestID string }
+	events, err := audit.Events(t.Context(), s.Pool, tenant.ID, time.Now().Add(-time.Hour), "workflow.", 10)
+	require.NoError(t, err)
+	var got []event
+	for _, e := range events {
+		got = append(got, event{e.Actor, e.Action, e.Subject, *e.RequestID})
+	}
+	require.Empty(t, cmp.Diff([]event{
+		{c.ClientID, "workflow.publish", published, "first"},
+		{c.ClientID, "workflow.archive", published, "second"},
+		{c.ClientID, "workflow.delete", draft, "third"},
+	}, got))
+	for _, statement := range []string{`UPDATE audit_events SET actor = ''`, `DELETE FROM audit_events`, `TRUNCATE audit_events`} {
+		_, err := s.Pool.Exec(t.Context(), statement)
+		require.ErrorContains(t, err, "audit_events takes no", statement)
+	}
+}
+
+// Refused requests are counted, not listed, and written by a stop at the latest.
+func TestRefusalsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	reader := tenant.With(t, identity.ScopeWorkflowsRead)
+	t.Run("requests", func(t *testing.T) { // the replica stops at its end
+		replica := s.Replica(t, service.RoleAPI)
+		for range 3 {
+			replica.WithToken(reader.Token).Post(t, "/v2/workflows", apitest.Raw(`{}`)).Expect(http.StatusForbidden)
+			replica.Anonymous().Get(t, "/v2/workflows").Expect(http.StatusUnauthorized)
+			replica.WithToken("x").Get(t, "/v2/workflows").Expect(http.StatusUnauthorized)
+		}
+		replica.Anonymous().Post(t, "/identity/resources/auth/v1/api-token", map[string]any{"clientId": reader.ClientID, "secret": "wrong"}).
+			Expect(http.StatusUnauthorized)
+	})
+	type kind struct {
+		Status int
+		Reason string
+	}
+	counts := func(tenantID uuid.UUID) map[kind]int64 {
+		got := map[kind]int64{}
+		rows, err := audit.RefusalCounts(t.Context(), s.Pool, tenantID, time.Now().Add(-time.Hour), 10)
+		require.NoError(t, err)
+		for _, row := range rows {
+			require.Zero(t, row.Minute.Second())
+			require.Equal(t, tenantID != uuid.Nil, row.ClientID != nil && row.ClientID.String() == reader.ClientID)
+			got[kind{row.Status, row.Reason}] += row.Count // a minute may have ended meanwhile
+		}
+		return got
+	}
+	require.Empty(t, cmp.Diff(map[kind]int64{{403, "the token lacks the scope workflows:write"}: 3}, counts(tenant.ID)))
+	require.Empty(t, cmp.Diff(map[kind]int64{
+		{401, "a bearer token is required"}:                 3,
+		{401, "the access token is invalid or has expired"}: 3,
+		{401, "the client id or the secret is wrong"}:       1,
+	}, counts(uuid.Nil)))
+}

@@ -50,6 +50,8 @@ type BatchRecord struct {
 	State            BatchState   `json:"state" doc:"How far it is."`
 	Outputs          BatchOutputs `json:"outputs" doc:"What its stages gave."`
 	RawPackageID     string       `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
+	Attempt          int          `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
+	CancelRequested  *Timestamp   `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not."`
 	CreatedAt        Timestamp    `json:"createdAt" doc:"When it was accepted."`
 	UpdatedAt        Timestamp    `json:"updatedAt" doc:"When it last changed."`
 }
@@ -82,7 +84,8 @@ type BatchPreProcessingOutput struct {
 
 // BatchPostProcessingOutput is what writing the results gave.
 type BatchPostProcessingOutput struct {
-	ProcessedOutputPackageID *string `json:"processedOutputPackageId" nullable:"true" doc:"The output package; null until it is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+	ProcessedOutputPackageID *string  `json:"processedOutputPackageId" nullable:"true" doc:"The output package of this attempt; null until it is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+	EarlierOutputPackageIDs  []string `json:"earlierOutputPackageIds,omitempty" doc:"**[ext]** The output packages of earlier attempts, oldest first."`
 }
 
 type (
@@ -111,7 +114,7 @@ type (
 	}
 )
 
-const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
+const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"attempt":1,"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
 
 func batchRoutes(s *Server) {
 	register(s, operation{
@@ -140,31 +143,38 @@ func batchRoutes(s *Server) {
 		scope:       identity.ScopeBatchesRead, category: polling,
 		responseExample: `{"data":[` + batchExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listBatches)
+	batchItemRoutes(s)
+	batchControlRoutes(s)
 }
 
 func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*executeBatchOutput, error) {
-	p := principal(ctx)
-	request := batches.Request{
-		TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox,
-		Alias: in.Alias, Version: in.Version, Label: in.Body.Label, Description: in.Body.Description, Files: in.Body.AttachmentFileNames,
-		Recorded: func(ctx context.Context, tx pgx.Tx, started *batches.Started) error {
-			return keepAnswer(ctx, tx, http.StatusAccepted, batchStarted(started))
-		},
+	request := batchSources(ctx, in.Body.AttachmentFileNames, in.Body.WorkflowInput)
+	request.Alias, request.Version, request.Label, request.Description = in.Alias, in.Version, in.Body.Label, in.Body.Description
+	request.Recorded = func(ctx context.Context, tx pgx.Tx, started *batches.Started) error {
+		return keepAnswer(ctx, tx, http.StatusAccepted, batchStarted(started))
 	}
-	if input := in.Body.WorkflowInput; input != nil {
-		request.Packages = input.RawPackageIDs
-		for _, item := range input.Items {
-			request.Items = append(request.Items, item.Members)
-		}
-		if input.CustomInput != nil {
-			request.CustomInput = input.CustomInput.Members
-		}
-	}
-	started, err := s.config.Batches.Start(ctx, request)
+	started, err := s.config.Batches.Start(ctx, *request)
 	if err != nil {
 		return nil, err
 	}
 	return &executeBatchOutput{Body: batchStarted(started)}, nil
+}
+
+// batchSources is a request with the sources that a body names.
+func batchSources(ctx context.Context, files []string, input *BatchInput) *batches.Request {
+	p := principal(ctx)
+	request := &batches.Request{TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox, Files: files}
+	if input == nil {
+		return request
+	}
+	request.Packages = input.RawPackageIDs
+	for _, item := range input.Items {
+		request.Items = append(request.Items, item.Members)
+	}
+	if input.CustomInput != nil {
+		request.CustomInput = input.CustomInput.Members
+	}
+	return request
 }
 
 func batchStarted(started *batches.Started) BatchStarted {
@@ -212,7 +222,11 @@ func batchRecord(b *batches.Batch) BatchRecord {
 		Outputs: BatchOutputs{
 			PreProcessing: BatchPreProcessingOutput{Result: b.PreProcessingResult, ValidatedItemsCount: b.ValidatedItems},
 		},
-		RawPackageID: idOrEmpty(b.RawPackageID), CreatedAt: stamp(b.CreatedAt), UpdatedAt: stamp(b.UpdatedAt),
+		RawPackageID: idOrEmpty(b.RawPackageID), Attempt: b.Attempt, CancelRequested: stampOrNil(b.CancelRequestedAt),
+		CreatedAt: stamp(b.CreatedAt), UpdatedAt: stamp(b.UpdatedAt),
+	}
+	for _, id := range b.EarlierPackageIDs {
+		r.Outputs.PostProcessing.EarlierOutputPackageIDs = append(r.Outputs.PostProcessing.EarlierOutputPackageIDs, id.String())
 	}
 	if b.OutputPackageID != nil {
 		output := b.OutputPackageID.String()

@@ -35,6 +35,32 @@ func (BatchItemRun) Kind() string { return "batch_item_run" }
 // InsertOpts puts it on the queue of items.
 func (BatchItemRun) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueBatchItem} }
 
+// BatchItemRetry makes the items of a batch ready for another attempt.
+type BatchItemRetry struct {
+	TenantID uuid.UUID `json:"tenant_id"`
+	BatchID  uuid.UUID `json:"batch_id"`
+}
+
+// Kind names the job.
+func (BatchItemRetry) Kind() string { return "batch_item_retry" }
+
+// InsertOpts puts it on the queue of stages.
+func (BatchItemRetry) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueBatchStage} }
+
+// BatchCancellation ends the items of a batch that do not run.
+type BatchCancellation struct {
+	TenantID uuid.UUID `json:"tenant_id"`
+	BatchID  uuid.UUID `json:"batch_id"`
+}
+
+// Kind names the job.
+func (BatchCancellation) Kind() string { return "batch_cancellation" }
+
+// InsertOpts puts it on the queue of stages.
+func (BatchCancellation) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueBatchStage}
+}
+
 // BatchPostProcessing writes the output package of a batch.
 type BatchPostProcessing struct {
 	TenantID uuid.UUID `json:"tenant_id"`

@@ -15,12 +15,19 @@ CREATE TABLE execution_batches (
     status                text        NOT NULL CHECK (status IN ('pending', 'pre_processing', 'pre_processing_complete',
         'pre_processing_failed', 'processing', 'post_processing', 'post_processing_failed', 'complete', 'paused', 'cancelled')),
     attempt               integer     NOT NULL DEFAULT 1,
+    paused_from           text,       -- the status that resuming goes back to
+    cancel_requested_at   timestamptz,
+    -- While the items of a retry are made ready: which, and from what index on.
+    retry_mode            text,
+    retry_from            integer     NOT NULL DEFAULT 0,
     -- The sources of items, in their order (decisions 6.2).
     items                 json        NOT NULL DEFAULT '[]',
     custom_input          json,
     raw_package_id        uuid,       -- the files named by the request
     source_package_ids    uuid[]      NOT NULL DEFAULT '{}',
     output_package_id     uuid,
+    -- The output packages of earlier attempts, oldest first.
+    earlier_package_ids   uuid[]      NOT NULL DEFAULT '{}',
     -- The output package that is being written: a writer that crashed left it
     -- incomplete, and the next one replaces it.
     draft_package_id      uuid,
@@ -32,10 +39,10 @@ CREATE TABLE execution_batches (
     items_read            integer     NOT NULL DEFAULT 0,
     pre_processing_result text        NOT NULL DEFAULT 'pending',
     validated_items       integer     NOT NULL DEFAULT 0,
-    -- Progress of processing: the valid ones of the items below fed_until have
-    -- been enqueued, items_fed in number.
+    -- Progress of processing: the pending ones of the items below fed_until have
+    -- been enqueued, and items_enqueued of them have not ended.
     fed_until             integer     NOT NULL DEFAULT 0,
-    items_fed             integer     NOT NULL DEFAULT 0,
+    items_enqueued        integer     NOT NULL DEFAULT 0,
     -- Counters: total = completed + failed + pending at every moment.
     items_total           integer     NOT NULL DEFAULT 0,
     items_completed       integer     NOT NULL DEFAULT 0,

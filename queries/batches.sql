@@ -23,16 +23,16 @@ LIMIT 1;
 
 -- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
-    raw_package_id, output_package_id, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+    raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchList :many
 -- Newest first. Every filter narrows the tenant's rows in the order of
 -- execution_batches_newest, so one plan serves all of them.
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
-    raw_package_id, output_package_id, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+    raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches
 WHERE tenant_id = @tenant_id
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
@@ -102,11 +102,11 @@ WITH execution AS (
 ), payload AS (
     DELETE FROM execution_payloads p USING execution WHERE p.execution_id = execution.id
 )
-UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}'
+UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid;
 
 -- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, fed_until, items_fed, items_total, items_completed, items_failed, validated_items
+SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id
 FOR UPDATE;
 
@@ -117,7 +117,7 @@ WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index >= @f
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchFed :exec
-UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, items_fed = items_fed + @fed::integer, updated_at = now()
+UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, items_enqueued = items_enqueued + @fed::integer, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchProcessed :exec
@@ -128,8 +128,10 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
 SELECT workflow_id, custom_input FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchItemGet :one
-SELECT id, workflow_id FROM executions
-WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index = @item_index::integer;
+-- An item, and whether its batch lets pending ones begin.
+SELECT e.id, e.workflow_id, e.status, (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = @item_index::integer;
 
 -- name: BatchItemsGetPending :many
 -- What it takes to run the pending ones of a range of items.
@@ -172,11 +174,12 @@ UPDATE execution_batches b SET
     items_completed = b.items_completed + counted.completed,
     items_failed = b.items_failed + counted.items - counted.completed,
     items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.items, 0),
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.fed_until, b.items_fed, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchGetForReport :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt, input_columns, output_columns, draft_package_id,
@@ -198,10 +201,163 @@ ORDER BY e.item_index LIMIT @items_max;
 
 -- name: BatchComplete :execrows
 -- No row: another process has taken the writing over.
-UPDATE execution_batches SET status = 'complete', output_package_id = draft_package_id, draft_package_id = NULL,
+UPDATE execution_batches SET status = CASE WHEN cancel_requested_at IS NULL THEN 'complete' ELSE 'cancelled' END, output_package_id = draft_package_id, draft_package_id = NULL,
     updated_at = now(), completed_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND draft_package_id = @package_id::uuid;
 
 -- name: BatchPostProcessingFail :execrows
 UPDATE execution_batches SET status = 'post_processing_failed', updated_at = now(), completed_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing';
+
+-- name: BatchPause :execrows
+-- No row: there is no such batch, or nothing of it is to be paused.
+UPDATE execution_batches SET status = 'paused', paused_from = status, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND cancel_requested_at IS NULL
+  AND status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing');
+
+-- name: BatchResume :one
+-- Goes back to the phase that the batch was paused in. Items that were enqueued
+-- and did not begin are to be fed again. No row: it is not paused.
+UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updated_at = now(),
+    fed_until = COALESCE((
+        SELECT min(e.item_index) FROM executions e
+        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+    items_enqueued = (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'paused'
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+
+-- name: BatchCancelRequest :one
+-- Asks for the end of a batch; what is to be ended is ended while it is processing.
+-- No row: there is no such batch, or it has ended or been cancelled.
+UPDATE execution_batches b SET cancel_requested_at = now(), retry_mode = NULL, paused_from = NULL, updated_at = now(),
+    status = CASE WHEN 'post_processing' IN (b.status, b.paused_from) THEN 'post_processing' ELSE 'processing' END
+FROM execution_batches before
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND before.tenant_id = b.tenant_id AND before.id = b.id AND b.cancel_requested_at IS NULL
+  AND b.status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing', 'paused')
+RETURNING b.status, before.status = 'paused' AS was_paused;
+
+-- name: BatchItemsCancel :execrows
+-- Ends some of the items that have not begun, and counts them. No row: none is left.
+WITH item AS (
+    SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+    WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.status = 'pending'
+      AND b.status = 'processing' AND b.cancel_requested_at IS NOT NULL
+    ORDER BY e.item_index LIMIT @items_max
+    FOR UPDATE OF e SKIP LOCKED
+), ended AS (
+    UPDATE executions e SET status = 'cancelled', status_code = @status_code::integer, completed_at = now()
+    FROM item WHERE e.id = item.id AND e.tenant_id = @tenant_id
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET result = @result::json FROM ended WHERE p.execution_id = ended.id
+), counted AS (
+    SELECT count(*) AS items FROM ended
+)
+UPDATE execution_batches b SET items_failed = b.items_failed + counted.items, updated_at = now()
+FROM counted
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0;
+
+-- name: BatchItemsListWaiting :many
+-- Items that have begun and that no process holds: they wait.
+SELECT id FROM executions
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
+ORDER BY item_index LIMIT @items_max;
+
+-- name: BatchItemsCountToRetry :one
+SELECT count(*)::integer FROM executions
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid
+  AND (@failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed);
+
+-- name: BatchItemsListToRetry :many
+-- Items to retry from an index on, in their order. Those that never began to run
+-- because their input does not match are refused.
+SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
+    (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
+  AND (@failed::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND e.status = 'completed' AND e.source_failed)
+ORDER BY e.item_index LIMIT @items_max;
+
+-- name: BatchGetForUpdate :one
+SELECT status, attempt FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: BatchRetry :exec
+-- Begins another attempt of a batch that has ended.
+UPDATE execution_batches SET
+    status = @status, retry_mode = sqlc.narg('retry_mode')::text, retry_from = 0, attempt = attempt + 1,
+    cancel_requested_at = CASE WHEN @is_uncancelled::boolean THEN NULL ELSE cancel_requested_at END,
+    earlier_package_ids = array_remove(earlier_package_ids || output_package_id, NULL), output_package_id = NULL,
+    updated_at = now(), completed_at = NULL
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchSourcesReplace :exec
+UPDATE execution_batches SET items = @items::json, custom_input = sqlc.narg('custom_input')::json,
+    raw_package_id = sqlc.narg('raw_package_id')::uuid, source_package_ids = @source_package_ids::uuid[]
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchPreProcessingReset :exec
+UPDATE execution_batches SET pre_processing_result = 'pending' WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: BatchRetryGet :one
+-- Which items are to be made ready, and from what index on; no row: none.
+SELECT workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND retry_mode IS NOT NULL;
+
+-- name: BatchItemsRetry :execrows
+-- Makes items pending again, which are counted so from then on; those refused
+-- have failed once more. No row: the batch was paused or cancelled, or another
+-- process was first.
+WITH batch AS (
+    UPDATE execution_batches b SET retry_from = @next_item::integer, updated_at = now(),
+        items_completed = b.items_completed - @completed::integer,
+        items_failed = b.items_failed - @failed::integer,
+        items_source_failed = b.items_source_failed - @completed::integer
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+      AND b.retry_from = @first_item::integer
+    RETURNING b.id, b.tenant_id
+), refused AS (
+    UPDATE executions e SET attempt = e.attempt + 1
+    FROM batch WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = ANY (@refused_ids::uuid[])
+), item AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@tasks_completed::integer[]) AS tasks_completed
+), retried AS (
+    UPDATE executions e SET
+        status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
+        tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
+    FROM batch, item WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = item.id
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = NULL
+    FROM retried JOIN item ON item.id = retried.id WHERE p.execution_id = retried.id
+)
+SELECT FROM batch;
+
+-- name: BatchRetryEnd :one
+-- All items of a retry are ready to be fed. No row: the batch was paused or
+-- cancelled, or another process was first.
+UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+
+-- name: BatchItemList :many
+-- A page of items in their order, after that of the given id.
+SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
+    e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid
+  AND (sqlc.narg('status')::text IS NULL OR e.status = sqlc.narg('status'))
+  AND (sqlc.narg('after')::uuid IS NULL OR e.item_index > (
+      SELECT a.item_index FROM executions a WHERE a.tenant_id = @tenant_id AND a.id = sqlc.narg('after')))
+ORDER BY e.item_index
+LIMIT @row_limit OFFSET @row_offset;
+
+-- name: BatchItemCount :one
+-- Exact up to @count_max.
+SELECT count(*) FROM (
+    SELECT FROM executions
+    WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid
+      AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    LIMIT @count_max::bigint
+) AS matching;

@@ -12,8 +12,36 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchCancelRequest = `-- name: BatchCancelRequest :one
+UPDATE execution_batches b SET cancel_requested_at = now(), retry_mode = NULL, paused_from = NULL, updated_at = now(),
+    status = CASE WHEN 'post_processing' IN (b.status, b.paused_from) THEN 'post_processing' ELSE 'processing' END
+FROM execution_batches before
+WHERE b.tenant_id = $1 AND b.id = $2 AND before.tenant_id = b.tenant_id AND before.id = b.id AND b.cancel_requested_at IS NULL
+  AND b.status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing', 'paused')
+RETURNING b.status, before.status = 'paused' AS was_paused
+`
+
+type BatchCancelRequestParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type BatchCancelRequestRow struct {
+	Status    string
+	WasPaused bool
+}
+
+// Asks for the end of a batch; what is to be ended is ended while it is processing.
+// No row: there is no such batch, or it has ended or been cancelled.
+func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCancelRequestParams) (BatchCancelRequestRow, error) {
+	row := db.QueryRow(ctx, batchCancelRequest, arg.TenantID, arg.ID)
+	var i BatchCancelRequestRow
+	err := row.Scan(&i.Status, &i.WasPaused)
+	return i, err
+}
+
 const batchComplete = `-- name: BatchComplete :execrows
-UPDATE execution_batches SET status = 'complete', output_package_id = draft_package_id, draft_package_id = NULL,
+UPDATE execution_batches SET status = CASE WHEN cancel_requested_at IS NULL THEN 'complete' ELSE 'cancelled' END, output_package_id = draft_package_id, draft_package_id = NULL,
     updated_at = now(), completed_at = now()
 WHERE tenant_id = $1 AND id = $2 AND status = 'post_processing' AND draft_package_id = $3::uuid
 `
@@ -91,7 +119,7 @@ func (q *Queries) BatchDraftPackageReplace(ctx context.Context, db DBTX, arg Bat
 }
 
 const batchFed = `-- name: BatchFed :exec
-UPDATE execution_batches SET status = 'processing', fed_until = $1, items_fed = items_fed + $2::integer, updated_at = now()
+UPDATE execution_batches SET status = 'processing', fed_until = $1, items_enqueued = items_enqueued + $2::integer, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
 `
 
@@ -114,8 +142,8 @@ func (q *Queries) BatchFed(ctx context.Context, db DBTX, arg BatchFedParams) err
 
 const batchGet = `-- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
-    raw_package_id, output_package_id, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+    raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches WHERE tenant_id = $1 AND id = $2
 `
 
@@ -136,12 +164,14 @@ type BatchGetRow struct {
 	Attempt             int32
 	RawPackageID        *uuid.UUID
 	OutputPackageID     *uuid.UUID
+	EarlierPackageIds   []uuid.UUID
 	PreProcessingResult string
 	ValidatedItems      int32
 	ItemsTotal          int32
 	ItemsCompleted      int32
 	ItemsFailed         int32
 	ItemsSourceFailed   int32
+	CancelRequestedAt   *time.Time
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 	CompletedAt         *time.Time
@@ -162,12 +192,14 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.Attempt,
 		&i.RawPackageID,
 		&i.OutputPackageID,
+		&i.EarlierPackageIds,
 		&i.PreProcessingResult,
 		&i.ValidatedItems,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
 		&i.ItemsFailed,
 		&i.ItemsSourceFailed,
+		&i.CancelRequestedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
@@ -247,6 +279,27 @@ func (q *Queries) BatchGetForReport(ctx context.Context, db DBTX, arg BatchGetFo
 		&i.ItemsSourceFailed,
 		&i.CreatedAt,
 	)
+	return i, err
+}
+
+const batchGetForUpdate = `-- name: BatchGetForUpdate :one
+SELECT status, attempt FROM execution_batches WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type BatchGetForUpdateParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type BatchGetForUpdateRow struct {
+	Status  string
+	Attempt int32
+}
+
+func (q *Queries) BatchGetForUpdate(ctx context.Context, db DBTX, arg BatchGetForUpdateParams) (BatchGetForUpdateRow, error) {
+	row := db.QueryRow(ctx, batchGetForUpdate, arg.TenantID, arg.ID)
+	var i BatchGetForUpdateRow
+	err := row.Scan(&i.Status, &i.Attempt)
 	return i, err
 }
 
@@ -339,9 +392,39 @@ func (q *Queries) BatchInsertRepetition(ctx context.Context, db DBTX, arg BatchI
 	return result.RowsAffected(), nil
 }
 
+const batchItemCount = `-- name: BatchItemCount :one
+SELECT count(*) FROM (
+    SELECT FROM executions
+    WHERE tenant_id = $1 AND batch_id = $2::uuid
+      AND ($3::text IS NULL OR status = $3)
+    LIMIT $4::bigint
+) AS matching
+`
+
+type BatchItemCountParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+	Status   *string
+	CountMax int64
+}
+
+// Exact up to @count_max.
+func (q *Queries) BatchItemCount(ctx context.Context, db DBTX, arg BatchItemCountParams) (int64, error) {
+	row := db.QueryRow(ctx, batchItemCount,
+		arg.TenantID,
+		arg.BatchID,
+		arg.Status,
+		arg.CountMax,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const batchItemGet = `-- name: BatchItemGet :one
-SELECT id, workflow_id FROM executions
-WHERE tenant_id = $1 AND batch_id = $2::uuid AND item_index = $3::integer
+SELECT e.id, e.workflow_id, e.status, (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = $3::integer
 `
 
 type BatchItemGetParams struct {
@@ -353,13 +436,167 @@ type BatchItemGetParams struct {
 type BatchItemGetRow struct {
 	ID         uuid.UUID
 	WorkflowID uuid.UUID
+	Status     string
+	MayBegin   bool
 }
 
+// An item, and whether its batch lets pending ones begin.
 func (q *Queries) BatchItemGet(ctx context.Context, db DBTX, arg BatchItemGetParams) (BatchItemGetRow, error) {
 	row := db.QueryRow(ctx, batchItemGet, arg.TenantID, arg.BatchID, arg.ItemIndex)
 	var i BatchItemGetRow
-	err := row.Scan(&i.ID, &i.WorkflowID)
+	err := row.Scan(
+		&i.ID,
+		&i.WorkflowID,
+		&i.Status,
+		&i.MayBegin,
+	)
 	return i, err
+}
+
+const batchItemList = `-- name: BatchItemList :many
+SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
+    e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid
+  AND ($3::text IS NULL OR e.status = $3)
+  AND ($4::uuid IS NULL OR e.item_index > (
+      SELECT a.item_index FROM executions a WHERE a.tenant_id = $1 AND a.id = $4))
+ORDER BY e.item_index
+LIMIT $6 OFFSET $5
+`
+
+type BatchItemListParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	Status    *string
+	After     *uuid.UUID
+	RowOffset int32
+	RowLimit  int32
+}
+
+type BatchItemListRow struct {
+	ID             uuid.UUID
+	ItemIndex      int32
+	RowNumber      *int32
+	SourceFileName *string
+	BorrowerID     *string
+	Status         string
+	SourceFailed   bool
+	StatusCode     *int32
+	Attempt        int32
+	StartedAt      *time.Time
+	CompletedAt    *time.Time
+	ErrorMessage   string
+}
+
+// A page of items in their order, after that of the given id.
+func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListParams) ([]BatchItemListRow, error) {
+	rows, err := db.Query(ctx, batchItemList,
+		arg.TenantID,
+		arg.BatchID,
+		arg.Status,
+		arg.After,
+		arg.RowOffset,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemListRow{}
+	for rows.Next() {
+		var i BatchItemListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ItemIndex,
+			&i.RowNumber,
+			&i.SourceFileName,
+			&i.BorrowerID,
+			&i.Status,
+			&i.SourceFailed,
+			&i.StatusCode,
+			&i.Attempt,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.ErrorMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemsCancel = `-- name: BatchItemsCancel :execrows
+WITH item AS (
+    SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+    WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.status = 'pending'
+      AND b.status = 'processing' AND b.cancel_requested_at IS NOT NULL
+    ORDER BY e.item_index LIMIT $3
+    FOR UPDATE OF e SKIP LOCKED
+), ended AS (
+    UPDATE executions e SET status = 'cancelled', status_code = $4::integer, completed_at = now()
+    FROM item WHERE e.id = item.id AND e.tenant_id = $1
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET result = $5::json FROM ended WHERE p.execution_id = ended.id
+), counted AS (
+    SELECT count(*) AS items FROM ended
+)
+UPDATE execution_batches b SET items_failed = b.items_failed + counted.items, updated_at = now()
+FROM counted
+WHERE b.tenant_id = $1 AND b.id = $2::uuid AND counted.items > 0
+`
+
+type BatchItemsCancelParams struct {
+	TenantID   uuid.UUID
+	BatchID    uuid.UUID
+	ItemsMax   int32
+	StatusCode int32
+	Result     []byte
+}
+
+// Ends some of the items that have not begun, and counts them. No row: none is left.
+func (q *Queries) BatchItemsCancel(ctx context.Context, db DBTX, arg BatchItemsCancelParams) (int64, error) {
+	result, err := db.Exec(ctx, batchItemsCancel,
+		arg.TenantID,
+		arg.BatchID,
+		arg.ItemsMax,
+		arg.StatusCode,
+		arg.Result,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const batchItemsCountToRetry = `-- name: BatchItemsCountToRetry :one
+SELECT count(*)::integer FROM executions
+WHERE tenant_id = $1 AND batch_id = $2::uuid
+  AND ($3::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $4::boolean AND status = 'completed' AND source_failed)
+`
+
+type BatchItemsCountToRetryParams struct {
+	TenantID     uuid.UUID
+	BatchID      uuid.UUID
+	Failed       bool
+	SourceFailed bool
+}
+
+func (q *Queries) BatchItemsCountToRetry(ctx context.Context, db DBTX, arg BatchItemsCountToRetryParams) (int32, error) {
+	row := db.QueryRow(ctx, batchItemsCountToRetry,
+		arg.TenantID,
+		arg.BatchID,
+		arg.Failed,
+		arg.SourceFailed,
+	)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const batchItemsDelete = `-- name: BatchItemsDelete :exec
@@ -368,7 +605,7 @@ WITH execution AS (
 ), payload AS (
     DELETE FROM execution_payloads p USING execution WHERE p.execution_id = execution.id
 )
-UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}'
+UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0
 WHERE b.tenant_id = $1 AND b.id = $2::uuid
 `
 
@@ -413,11 +650,12 @@ UPDATE execution_batches b SET
     items_completed = b.items_completed + counted.completed,
     items_failed = b.items_failed + counted.items - counted.completed,
     items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.items, 0),
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($1::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.fed_until, b.items_fed, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchItemsFinishParams struct {
@@ -439,14 +677,16 @@ type BatchItemsFinishParams struct {
 }
 
 type BatchItemsFinishRow struct {
-	WorkflowID     uuid.UUID
-	Status         string
-	FedUntil       int32
-	ItemsFed       int32
-	ItemsTotal     int32
-	ItemsCompleted int32
-	ItemsFailed    int32
-	ValidatedItems int32
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
 }
 
 // Ends items and counts them: each once, when its row leaves pending or running,
@@ -474,8 +714,10 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 	err := row.Scan(
 		&i.WorkflowID,
 		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
 		&i.FedUntil,
-		&i.ItemsFed,
+		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
 		&i.ItemsFailed,
@@ -717,10 +959,168 @@ func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchI
 	return items, nil
 }
 
+const batchItemsListToRetry = `-- name: BatchItemsListToRetry :many
+SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
+    (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index >= $3::integer
+  AND ($4::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND e.status = 'completed' AND e.source_failed)
+ORDER BY e.item_index LIMIT $6
+`
+
+type BatchItemsListToRetryParams struct {
+	TenantID     uuid.UUID
+	BatchID      uuid.UUID
+	FirstItem    int32
+	Failed       bool
+	SourceFailed bool
+	ItemsMax     int32
+}
+
+type BatchItemsListToRetryRow struct {
+	ID        uuid.UUID
+	ItemIndex int32
+	Status    string
+	Attempt   int32
+	IsRefused bool
+	State     []byte
+}
+
+// Items to retry from an index on, in their order. Those that never began to run
+// because their input does not match are refused.
+func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchItemsListToRetryParams) ([]BatchItemsListToRetryRow, error) {
+	rows, err := db.Query(ctx, batchItemsListToRetry,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Failed,
+		arg.SourceFailed,
+		arg.ItemsMax,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemsListToRetryRow{}
+	for rows.Next() {
+		var i BatchItemsListToRetryRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ItemIndex,
+			&i.Status,
+			&i.Attempt,
+			&i.IsRefused,
+			&i.State,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemsListWaiting = `-- name: BatchItemsListWaiting :many
+SELECT id FROM executions
+WHERE tenant_id = $1 AND batch_id = $2::uuid AND status = 'running' AND lease_token IS NULL
+ORDER BY item_index LIMIT $3
+`
+
+type BatchItemsListWaitingParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+	ItemsMax int32
+}
+
+// Items that have begun and that no process holds: they wait.
+func (q *Queries) BatchItemsListWaiting(ctx context.Context, db DBTX, arg BatchItemsListWaitingParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, batchItemsListWaiting, arg.TenantID, arg.BatchID, arg.ItemsMax)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemsRetry = `-- name: BatchItemsRetry :execrows
+WITH batch AS (
+    UPDATE execution_batches b SET retry_from = $1::integer, updated_at = now(),
+        items_completed = b.items_completed - $2::integer,
+        items_failed = b.items_failed - $3::integer,
+        items_source_failed = b.items_source_failed - $2::integer
+    WHERE b.tenant_id = $4 AND b.id = $5 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+      AND b.retry_from = $6::integer
+    RETURNING b.id, b.tenant_id
+), refused AS (
+    UPDATE executions e SET attempt = e.attempt + 1
+    FROM batch WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = ANY ($7::uuid[])
+), item AS (
+    SELECT unnest($8::uuid[]) AS id, unnest($9::text[]) AS state, unnest($10::integer[]) AS tasks_completed
+), retried AS (
+    UPDATE executions e SET
+        status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
+        tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
+    FROM batch, item WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = item.id
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = NULL
+    FROM retried JOIN item ON item.id = retried.id WHERE p.execution_id = retried.id
+)
+SELECT FROM batch
+`
+
+type BatchItemsRetryParams struct {
+	NextItem       int32
+	Completed      int32
+	Failed         int32
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+	FirstItem      int32
+	RefusedIds     []uuid.UUID
+	Ids            []uuid.UUID
+	States         []string
+	TasksCompleted []int32
+}
+
+// Makes items pending again, which are counted so from then on; those refused
+// have failed once more. No row: the batch was paused or cancelled, or another
+// process was first.
+func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRetryParams) (int64, error) {
+	result, err := db.Exec(ctx, batchItemsRetry,
+		arg.NextItem,
+		arg.Completed,
+		arg.Failed,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.RefusedIds,
+		arg.Ids,
+		arg.States,
+		arg.TasksCompleted,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const batchList = `-- name: BatchList :many
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
-    raw_package_id, output_package_id, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, created_at, updated_at, completed_at
+    raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
+    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches
 WHERE tenant_id = $1
     AND ($2::text IS NULL OR status = $2)
@@ -751,12 +1151,14 @@ type BatchListRow struct {
 	Attempt             int32
 	RawPackageID        *uuid.UUID
 	OutputPackageID     *uuid.UUID
+	EarlierPackageIds   []uuid.UUID
 	PreProcessingResult string
 	ValidatedItems      int32
 	ItemsTotal          int32
 	ItemsCompleted      int32
 	ItemsFailed         int32
 	ItemsSourceFailed   int32
+	CancelRequestedAt   *time.Time
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 	CompletedAt         *time.Time
@@ -792,12 +1194,14 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.Attempt,
 			&i.RawPackageID,
 			&i.OutputPackageID,
+			&i.EarlierPackageIds,
 			&i.PreProcessingResult,
 			&i.ValidatedItems,
 			&i.ItemsTotal,
 			&i.ItemsCompleted,
 			&i.ItemsFailed,
 			&i.ItemsSourceFailed,
+			&i.CancelRequestedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.CompletedAt,
@@ -810,6 +1214,26 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchPause = `-- name: BatchPause :execrows
+UPDATE execution_batches SET status = 'paused', paused_from = status, updated_at = now()
+WHERE tenant_id = $1 AND id = $2 AND cancel_requested_at IS NULL
+  AND status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing')
+`
+
+type BatchPauseParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// No row: there is no such batch, or nothing of it is to be paused.
+func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams) (int64, error) {
+	result, err := db.Exec(ctx, batchPause, arg.TenantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchPostProcessingFail = `-- name: BatchPostProcessingFail :execrows
@@ -892,6 +1316,20 @@ func (q *Queries) BatchPreProcessingEnd(ctx context.Context, db DBTX, arg BatchP
 	return result.RowsAffected(), nil
 }
 
+const batchPreProcessingReset = `-- name: BatchPreProcessingReset :exec
+UPDATE execution_batches SET pre_processing_result = 'pending' WHERE tenant_id = $1 AND id = $2
+`
+
+type BatchPreProcessingResetParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+func (q *Queries) BatchPreProcessingReset(ctx context.Context, db DBTX, arg BatchPreProcessingResetParams) error {
+	_, err := db.Exec(ctx, batchPreProcessingReset, arg.TenantID, arg.ID)
+	return err
+}
+
 const batchProcessed = `-- name: BatchProcessed :exec
 UPDATE execution_batches SET status = 'post_processing', updated_at = now()
 WHERE tenant_id = $1 AND id = $2 AND status = 'processing'
@@ -908,7 +1346,7 @@ func (q *Queries) BatchProcessed(ctx context.Context, db DBTX, arg BatchProcesse
 }
 
 const batchProgressGetForUpdate = `-- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, fed_until, items_fed, items_total, items_completed, items_failed, validated_items
+SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = $1 AND id = $2
 FOR UPDATE
 `
@@ -919,14 +1357,16 @@ type BatchProgressGetForUpdateParams struct {
 }
 
 type BatchProgressGetForUpdateRow struct {
-	WorkflowID     uuid.UUID
-	Status         string
-	FedUntil       int32
-	ItemsFed       int32
-	ItemsTotal     int32
-	ItemsCompleted int32
-	ItemsFailed    int32
-	ValidatedItems int32
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
 }
 
 func (q *Queries) BatchProgressGetForUpdate(ctx context.Context, db DBTX, arg BatchProgressGetForUpdateParams) (BatchProgressGetForUpdateRow, error) {
@@ -935,12 +1375,188 @@ func (q *Queries) BatchProgressGetForUpdate(ctx context.Context, db DBTX, arg Ba
 	err := row.Scan(
 		&i.WorkflowID,
 		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
 		&i.FedUntil,
-		&i.ItemsFed,
+		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
 		&i.ItemsFailed,
 		&i.ValidatedItems,
 	)
 	return i, err
+}
+
+const batchResume = `-- name: BatchResume :one
+UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updated_at = now(),
+    fed_until = COALESCE((
+        SELECT min(e.item_index) FROM executions e
+        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+    items_enqueued = (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
+WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'paused'
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchResumeParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type BatchResumeRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// Goes back to the phase that the batch was paused in. Items that were enqueued
+// and did not begin are to be fed again. No row: it is not paused.
+func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParams) (BatchResumeRow, error) {
+	row := db.QueryRow(ctx, batchResume, arg.TenantID, arg.ID)
+	var i BatchResumeRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
+const batchRetry = `-- name: BatchRetry :exec
+UPDATE execution_batches SET
+    status = $1, retry_mode = $2::text, retry_from = 0, attempt = attempt + 1,
+    cancel_requested_at = CASE WHEN $3::boolean THEN NULL ELSE cancel_requested_at END,
+    earlier_package_ids = array_remove(earlier_package_ids || output_package_id, NULL), output_package_id = NULL,
+    updated_at = now(), completed_at = NULL
+WHERE tenant_id = $4 AND id = $5
+`
+
+type BatchRetryParams struct {
+	Status        string
+	RetryMode     *string
+	IsUncancelled bool
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+}
+
+// Begins another attempt of a batch that has ended.
+func (q *Queries) BatchRetry(ctx context.Context, db DBTX, arg BatchRetryParams) error {
+	_, err := db.Exec(ctx, batchRetry,
+		arg.Status,
+		arg.RetryMode,
+		arg.IsUncancelled,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
+const batchRetryEnd = `-- name: BatchRetryEnd :one
+UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
+WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchRetryEndParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type BatchRetryEndRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// All items of a retry are ready to be fed. No row: the batch was paused or
+// cancelled, or another process was first.
+func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndParams) (BatchRetryEndRow, error) {
+	row := db.QueryRow(ctx, batchRetryEnd, arg.TenantID, arg.ID)
+	var i BatchRetryEndRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
+const batchRetryGet = `-- name: BatchRetryGet :one
+SELECT workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
+WHERE tenant_id = $1 AND id = $2 AND status = 'processing' AND retry_mode IS NOT NULL
+`
+
+type BatchRetryGetParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type BatchRetryGetRow struct {
+	WorkflowID uuid.UUID
+	RetryMode  string
+	RetryFrom  int32
+}
+
+// Which items are to be made ready, and from what index on; no row: none.
+func (q *Queries) BatchRetryGet(ctx context.Context, db DBTX, arg BatchRetryGetParams) (BatchRetryGetRow, error) {
+	row := db.QueryRow(ctx, batchRetryGet, arg.TenantID, arg.ID)
+	var i BatchRetryGetRow
+	err := row.Scan(&i.WorkflowID, &i.RetryMode, &i.RetryFrom)
+	return i, err
+}
+
+const batchSourcesReplace = `-- name: BatchSourcesReplace :exec
+UPDATE execution_batches SET items = $1::json, custom_input = $2::json,
+    raw_package_id = $3::uuid, source_package_ids = $4::uuid[]
+WHERE tenant_id = $5 AND id = $6
+`
+
+type BatchSourcesReplaceParams struct {
+	Items            []byte
+	CustomInput      []byte
+	RawPackageID     *uuid.UUID
+	SourcePackageIds []uuid.UUID
+	TenantID         uuid.UUID
+	ID               uuid.UUID
+}
+
+func (q *Queries) BatchSourcesReplace(ctx context.Context, db DBTX, arg BatchSourcesReplaceParams) error {
+	_, err := db.Exec(ctx, batchSourcesReplace,
+		arg.Items,
+		arg.CustomInput,
+		arg.RawPackageID,
+		arg.SourcePackageIds,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
 }

@@ -6,7 +6,8 @@
 //
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go), feeding (feed.go), RunItems (run.go), counting (finish.go,
-// gather.go), PostProcess (postprocess.go). Files are read by table.go and
+// gather.go), PostProcess (postprocess.go). control.go, cancel.go and retry.go
+// intervene. Files are read by table.go and
 // what it stands on, and written by report.go.
 package batch
 
@@ -44,6 +45,8 @@ const (
 	StatusPostProcessing        Status = "post_processing"
 	StatusPostProcessingFailed  Status = "post_processing_failed"
 	StatusComplete              Status = "complete"
+	StatusPaused                Status = "paused"
+	StatusCancelled             Status = "cancelled"
 )
 
 // itemsMax is the greatest number of items of a batch.
@@ -94,14 +97,18 @@ type Batch struct {
 	ValidatedItems      int
 	RawPackageID        *uuid.UUID
 	OutputPackageID     *uuid.UUID // nil until the package is complete
-	Total               int
-	Completed           int
-	Failed              int
+	// EarlierPackageIDs are the output packages of earlier attempts, oldest first.
+	EarlierPackageIDs []uuid.UUID
+	Total             int
+	Completed         int
+	Failed            int
 	// SourceFailed counts the completed items of which a data source failed.
 	SourceFailed int
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	CompletedAt  *time.Time // nil until the status is final
+	// CancelRequestedAt is when its end was asked for; nil if it was not.
+	CancelRequestedAt *time.Time
 }
 
 // Pending counts the items that have not ended: at every moment the total is

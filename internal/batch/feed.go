@@ -27,31 +27,30 @@ const (
 
 // progress is how far the processing of a batch is.
 type progress struct {
-	status     Status
-	fedUntil   int32 // items below have been enqueued if they are valid
-	fed        int32 // how many were enqueued
-	total      int32
-	completed  int32
-	failed     int32
-	validated  int32
-	workflowID uuid.UUID
+	workflowID  uuid.UUID
+	status      Status
+	isRetrying  bool  // items are being made ready for a retry
+	isCancelled bool  // nothing more is to begin
+	fedUntil    int32 // items below have been enqueued if they were pending
+	enqueued    int32 // how many of those have not ended
+	total       int32
+	completed   int32
+	failed      int32
 }
 
 // next decides, in the transaction that changed the progress, how many more
 // items to enqueue, and whether the processing is over.
 func (p progress) next(window int32) (more int32, isOver bool) {
-	if p.status != StatusProcessing {
+	switch {
+	case p.status != StatusProcessing || p.isRetrying:
 		return 0, false
-	}
-	refused := p.total - p.validated
-	running := p.fed - (p.completed + p.failed - refused)
-	if p.fedUntil == p.total {
-		return 0, running == 0
-	}
-	if running > window/2 {
+	case p.completed+p.failed == p.total:
+		return 0, true
+	case p.isCancelled || p.fedUntil == p.total || p.enqueued > window/2:
 		return 0, false
+	default:
+		return window - p.enqueued, false
 	}
-	return window - running, false
 }
 
 // process begins the processing of a batch that is validated; any other batch
@@ -112,7 +111,7 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 		if err != nil {
 			return fmt.Errorf("feed batch %s: %w", batchID, err)
 		}
-		p.fedUntil, p.fed = fedUntil, p.fed+int32(len(items))
+		p.fedUntil, p.enqueued = fedUntil, p.enqueued+int32(len(items))
 	}
 }
 
@@ -146,7 +145,7 @@ func (s *Service) endProcessing(ctx context.Context, tx pgx.Tx, tenantID, batchI
 
 func progressOf(row queries.BatchProgressGetForUpdateRow) progress {
 	return progress{
-		status: Status(row.Status), fedUntil: row.FedUntil, fed: row.ItemsFed, total: row.ItemsTotal,
-		completed: row.ItemsCompleted, failed: row.ItemsFailed, validated: row.ValidatedItems, workflowID: row.WorkflowID,
+		workflowID: row.WorkflowID, status: Status(row.Status), isRetrying: row.RetryMode != nil, isCancelled: row.CancelRequestedAt != nil,
+		fedUntil: row.FedUntil, enqueued: row.ItemsEnqueued, total: row.ItemsTotal, completed: row.ItemsCompleted, failed: row.ItemsFailed,
 	}
 }

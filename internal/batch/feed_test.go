@@ -25,9 +25,10 @@ func TestFeedingInWindows(t *testing.T) {
 		valid := rapid.SliceOfN(rapid.Bool(), 1, 200).Draw(t, "valid")
 		window := rapid.Int32Range(1, 50).Draw(t, "window")
 		p := progress{status: StatusProcessing, total: int32(len(valid))}
+		validated := 0
 		for _, ok := range valid {
 			if ok {
-				p.validated++
+				validated++
 			} else {
 				p.failed++
 			}
@@ -40,7 +41,7 @@ func TestFeedingInWindows(t *testing.T) {
 				ends++
 				p.status = StatusPostProcessing
 				require.Zero(t, running)
-				require.Len(t, fed, int(p.validated))
+				require.Len(t, fed, validated)
 			}
 			if p.status == StatusPostProcessing {
 				require.Equal(t, 1, ends)
@@ -56,7 +57,7 @@ func TestFeedingInWindows(t *testing.T) {
 					}
 					p.fedUntil++
 				}
-				p.fed += found
+				p.enqueued += found
 				running += found
 				require.LessOrEqual(t, running, window)
 				continue
@@ -64,6 +65,7 @@ func TestFeedingInWindows(t *testing.T) {
 			require.Positive(t, running, "nothing runs and nothing is fed")
 			ended := rapid.Int32Range(1, running).Draw(t, "ended")
 			running -= ended
+			p.enqueued -= ended
 			p.completed += ended
 		}
 	})
@@ -71,8 +73,8 @@ func TestFeedingInWindows(t *testing.T) {
 
 func TestOnlyAProcessingBatchIsFed(t *testing.T) {
 	t.Parallel()
-	for _, status := range []Status{StatusPending, StatusPreProcessing, StatusPreProcessingComplete, StatusPostProcessing, StatusComplete, StatusPreProcessingFailed} {
-		more, isOver := progress{status: status, total: 10, validated: 10}.next(5)
+	for _, status := range []Status{StatusPending, StatusPreProcessing, StatusPreProcessingComplete, StatusPostProcessing, StatusComplete, StatusPreProcessingFailed, StatusPaused, StatusCancelled} {
+		more, isOver := progress{status: status, total: 10}.next(5)
 		require.Zero(t, more)
 		require.False(t, isOver)
 	}

@@ -64,8 +64,8 @@ func fromRow(row *queries.BatchGetRow) *Batch {
 		ID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias, WorkflowVersion: int(row.WorkflowVersion),
 		Label: row.Label, Description: row.Description, IsTest: row.IsTest, Status: Status(row.Status), Attempt: int(row.Attempt),
 		PreProcessingResult: row.PreProcessingResult, ValidatedItems: int(row.ValidatedItems),
-		RawPackageID: row.RawPackageID, OutputPackageID: row.OutputPackageID,
+		RawPackageID: row.RawPackageID, OutputPackageID: row.OutputPackageID, EarlierPackageIDs: row.EarlierPackageIds,
 		Total: int(row.ItemsTotal), Completed: int(row.ItemsCompleted), Failed: int(row.ItemsFailed), SourceFailed: int(row.ItemsSourceFailed),
-		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CompletedAt: row.CompletedAt,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CompletedAt: row.CompletedAt, CancelRequestedAt: row.CancelRequestedAt,
 	}
 }

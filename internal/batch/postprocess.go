@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +27,13 @@ const pageItems = 1000
 // completes the batch. A batch in another status is left alone. What a writer
 // that crashed left behind is replaced.
 func (s *Service) PostProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	if err := s.postProcess(ctx, tenantID, batchID); !errors.Is(err, errOvertaken) {
+		return err
+	}
+	return nil
+}
+
+func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
 	row, err := s.q.BatchGetForReport(ctx, s.Pool, queries.BatchGetForReportParams{TenantID: tenantID, ID: batchID})
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get batch %s: %w", batchID, err))
@@ -64,7 +72,7 @@ func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *que
 			return fmt.Errorf("begin the package of batch %s: %w", row.ID, err)
 		}
 		if rows == 0 {
-			return fmt.Errorf("another process writes the package of batch %s", row.ID)
+			return errOvertaken
 		}
 		if row.DraftPackageID == nil {
 			return nil
@@ -262,7 +270,7 @@ func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uui
 			return fmt.Errorf("complete batch %s: %w", batchID, err)
 		}
 		if rows == 0 {
-			return fmt.Errorf("another process writes the package of batch %s", batchID)
+			return errOvertaken
 		}
 		for position, f := range r.files {
 			won, err := f.writer.Complete(ctx, tx)

@@ -24,14 +24,25 @@ const (
 	resultFailed         = "failed: "
 )
 
+// errOvertaken says that the batch was paused or cancelled, or that another
+// process is ahead with this stage: there is nothing more to do here.
+var errOvertaken = errors.New("the stage is not this process' any more")
+
 // openSource opens a source of items. Faults of a file are *FileError.
 type openSource func() (itemReader, error)
 
 // PreProcess reads the sources of a batch and records its items in chunks, each
 // with its progress, so that after a crash it goes on with the next chunk. Then
-// it feeds the first items to the workers. A batch that is past this stage is
-// left alone.
+// it feeds the first items to the workers. A batch that is past this stage or
+// paused is left alone.
 func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
+	if err := s.preProcess(ctx, tenantID, batchID); !errors.Is(err, errOvertaken) {
+		return err
+	}
+	return nil
+}
+
+func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
 	row, err := s.q.BatchPreProcessingBegin(ctx, s.Pool, queries.BatchPreProcessingBeginParams{TenantID: tenantID, ID: batchID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.process(ctx, tenantID, batchID)
@@ -85,7 +96,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 				return fmt.Errorf("insert items from %d on: %w", chunk.FirstItem, err)
 			}
 			if rows == 0 {
-				return errors.New("another process is recording them")
+				return errOvertaken
 			}
 		}
 		return nil
@@ -136,7 +147,7 @@ func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batc
 		return fmt.Errorf("end the pre-processing of batch %s: %w", batchID, err)
 	}
 	if rows == 0 {
-		return fmt.Errorf("batch %s is past its pre-processing", batchID)
+		return errOvertaken
 	}
 	return nil
 }

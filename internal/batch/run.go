@@ -23,6 +23,7 @@ import (
 // including, end: in memory and written together where the workflow has no
 // effects, else one by one under their leases. execution.HeldElsewhere asks for
 // another try later: a process that lives, or died just now, holds the item.
+// Nothing begins while the batch is paused or once it is cancelled.
 func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32) (execution.Holding, error) {
 	item, err := s.q.BatchItemGet(ctx, s.Pool, queries.BatchItemGetParams{TenantID: tenantID, BatchID: batchID, ItemIndex: first})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -34,6 +35,9 @@ func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	_, plan, err := s.Catalog.Plan(ctx, tenantID, item.WorkflowID)
 	if err != nil {
 		return execution.Held, err
+	}
+	if !item.MayBegin && (!plan.Effects || item.Status == string(engine.StatusPending)) {
+		return execution.Over, nil // resuming feeds the items that are pending again
 	}
 	if plan.Effects {
 		return s.runEffects(ctx, tenantID, batchID, item.ID, plan)

@@ -86,13 +86,10 @@ func (s *Service) tryStart(ctx context.Context, r Request) (*Started, error) {
 			return err
 		}
 		started.RawPackageID = params.RawPackageID
-		if r.Recorded != nil {
-			if err := r.Recorded(ctx, tx, started); err != nil {
-				return err
-			}
+		if _, err := s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id}, nil); err != nil || r.Recorded == nil {
+			return err
 		}
-		_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id}, nil)
-		return err
+		return r.Recorded(ctx, tx, started)
 	})
 	return started, err
 }
@@ -123,20 +120,26 @@ func insertion(r *Request, started *Started) (queries.BatchInsertParams, error) 
 	if params.Label == "" {
 		params.Label = started.Workflow.Alias
 	}
-	items := r.Items
-	if items == nil {
-		items = []any{}
-	}
 	var err error
-	if params.Items, err = exactjson.Encode(items); err != nil {
-		return params, fmt.Errorf("write the items: %w", err)
+	params.Items, params.CustomInput, err = inputs(r)
+	return params, err
+}
+
+// inputs writes the items of a request and what they share.
+func inputs(r *Request) (items, custom []byte, err error) {
+	list := r.Items
+	if list == nil {
+		list = []any{}
+	}
+	if items, err = exactjson.Encode(list); err != nil {
+		return nil, nil, fmt.Errorf("write the items: %w", err)
 	}
 	if r.CustomInput != nil {
-		if params.CustomInput, err = exactjson.Encode(r.CustomInput); err != nil {
-			return params, fmt.Errorf("write the custom input: %w", err)
+		if custom, err = exactjson.Encode(r.CustomInput); err != nil {
+			return nil, nil, fmt.Errorf("write the custom input: %w", err)
 		}
 	}
-	return params, nil
+	return items, custom, nil
 }
 
 // packFiles makes a package of the files that the request names.

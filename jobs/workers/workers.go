@@ -31,6 +31,8 @@ func New(p Parts) *river.Workers {
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
 	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
+	river.AddWorker(workers, &batchItemRetry{batches: p.Batches})
+	river.AddWorker(workers, &batchCancellation{batches: p.Batches})
 	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})
 	river.AddWorker(workers, &otpDelivery{consents: p.Consents})
 	return workers

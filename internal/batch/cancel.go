@@ -1,0 +1,129 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+const (
+	// cancelChunkItems is how many items one transaction ends.
+	cancelChunkItems = 5000
+	// waitingChunkItems is how many that wait are ended at a time; each needs its
+	// state.
+	waitingChunkItems = 200
+)
+
+// Cancel asks for the end of a batch that has not ended: items that do not run
+// are cancelled, those that run end by themselves, and the output of all is
+// still written (decisions 6.4). To ask again changes nothing. fault.NotFound if
+// there is none, fault.Conflict where it has ended.
+func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchCancelRequest(ctx, tx, queries.BatchCancelRequestParams{TenantID: tenantID, ID: id})
+		if err != nil {
+			return err
+		}
+		if Status(row.Status) == StatusProcessing {
+			_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchCancellation{TenantID: tenantID, BatchID: id}, nil)
+		} else if row.WasPaused {
+			_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchPostProcessing{TenantID: tenantID, BatchID: id}, nil)
+		}
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		refusal := s.refuse(ctx, tenantID, id, "cancelled")
+		if batch, err := s.Get(ctx, tenantID, id); err == nil && batch.CancelRequestedAt != nil && batch.CompletedAt == nil {
+			return nil
+		}
+		return refusal
+	}
+	if err != nil {
+		return fmt.Errorf("cancel batch %s: %w", id, err)
+	}
+	return nil
+}
+
+// CancelItems ends the items of a cancelled batch that do not run. It reports
+// whether nothing of the batch is left to be ended; else others run, and it is
+// to be called again.
+func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) (done bool, err error) {
+	result, err := json.Marshal(execution.NewResult(cancelledOutcome()))
+	if err != nil {
+		return false, err
+	}
+	for {
+		rows, err := s.q.BatchItemsCancel(ctx, s.Pool, queries.BatchItemsCancelParams{
+			TenantID: tenantID, BatchID: batchID, ItemsMax: cancelChunkItems, StatusCode: int32(cancelledOutcome().StatusCode), Result: result,
+		})
+		if err != nil {
+			return false, postgres.Translate(fmt.Errorf("cancel items of batch %s: %w", batchID, err))
+		}
+		if rows == 0 {
+			break
+		}
+	}
+	batch, err := s.Get(ctx, tenantID, batchID)
+	if err != nil {
+		return false, err
+	}
+	if batch.CancelRequestedAt == nil || batch.Status != StatusProcessing {
+		return true, nil
+	}
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, batch.WorkflowID)
+	if err != nil {
+		return false, err
+	}
+	if err := s.cancelWaiting(ctx, tenantID, batchID, plan); err != nil {
+		return false, err
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
+		if err != nil {
+			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+		}
+		p := progressOf(row)
+		done = p.status != StatusProcessing || p.completed+p.failed == p.total
+		return s.feed(ctx, tx, tenantID, batchID, plan, p)
+	})
+	return done, err
+}
+
+// cancelWaiting ends the items that wait: for a time, a signal or a retry.
+func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) error {
+	ids, err := s.q.BatchItemsListWaiting(ctx, s.Pool, queries.BatchItemsListWaitingParams{
+		TenantID: tenantID, BatchID: batchID, ItemsMax: waitingChunkItems,
+	})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("list what waits of batch %s: %w", batchID, err))
+	}
+	var items []*ended
+	for _, id := range ids {
+		f, err := s.Executions.Cancelled(ctx, tenantID, id, plan)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			items = append(items, &ended{Finished: f, startedAt: f.At})
+		}
+	}
+	return s.finish(ctx, tenantID, batchID, plan, items)
+}
+
+// cancelledOutcome is how an item ends that never began.
+func cancelledOutcome() *engine.Outcome {
+	return &engine.Outcome{
+		Status: engine.StatusCancelled, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "the execution was cancelled",
+	}
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"time"
+
+	"tranche/internal/workflow"
+)
+
+// ResetSources makes a completed state ready for another attempt of the data
+// sources that failed in it (decisions 6.9): it counts the attempt and resets
+// those tasks with their descendants, what was broken off, and every end, which
+// would end the execution at once. Everything else keeps its result, a failure
+// of another task that was handled too. A task in whose nested runs a source
+// failed runs again as a whole.
+func ResetSources(plan *workflow.Plan, state *State) {
+	state.Attempt++
+	state.Status = StatusPending
+	state.StartedAt, state.Deadline, state.CompletedAt = time.Time{}, time.Time{}, time.Time{}
+	again := make([]bool, len(state.Tasks))
+	var queue []int
+	for i := range state.Tasks {
+		if !keepsResult(plan.Graph.Tasks[i], &state.Tasks[i]) {
+			again[i] = true
+			queue = append(queue, i)
+		}
+	}
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		for _, target := range plan.Graph.Tasks[i].Targets {
+			if !again[target] {
+				again[target] = true
+				queue = append(queue, target)
+			}
+		}
+	}
+	for i := range state.Tasks {
+		if !again[i] {
+			continue
+		}
+		before := &state.Tasks[i]
+		after := TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt}
+		if before.Answered || before.Nested != nil {
+			after.KeyAttempt = state.Attempt
+		}
+		state.Tasks[i] = after
+	}
+}
+
+// keepsResult reports whether a task by itself gives no reason to run again.
+func keepsResult(task *workflow.Task, t *TaskState) bool {
+	switch t.Status {
+	case StatusCompleted:
+		return t.End == nil && (t.Nested == nil || !t.Nested.Tally.SourceFailed)
+	case StatusFailed:
+		return task.Source == "" || task.OnError.Mode != workflow.ErrorContinue
+	case StatusSkipped:
+		return !t.Skip
+	default:
+		return false
+	}
+}

@@ -1,0 +1,20 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/riverqueue/river"
+
+	"tranche/internal/batch"
+	"tranche/jobs"
+)
+
+type batchItemRetry struct {
+	river.WorkerDefaults[jobs.BatchItemRetry]
+	batches *batch.Service
+}
+
+// Work makes the items of a retry ready, going on where a crash left off.
+func (w *batchItemRetry) Work(ctx context.Context, job *river.Job[jobs.BatchItemRetry]) error {
+	return w.batches.RetryItems(ctx, job.Args.TenantID, job.Args.BatchID)
+}

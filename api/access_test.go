@@ -91,8 +91,10 @@ func ownedThings(t *testing.T, c *apitest.Caller) map[string]string {
 		pkg = c.Get(t, "/v1/execution-batches/"+batch).Text("outputs.wBatchPostProcessingOutput.processedOutputPackageId")
 		return pkg != ""
 	}, time.Minute, 50*time.Millisecond)
+	c.Put(t, "/v1/secrets/owned", apitest.Raw(`{"value":"long enough","hosts":["api.example"]}`)).Expect(http.StatusOK)
 	return map[string]string{
-		"id": workflow, "alias": "owned", "version": "v1",
+		"name": "owned",
+		"id":   workflow, "alias": "owned", "version": "v1",
 		"executionId": execution, "batchId": batch, "packageId": pkg,
 	}
 }

@@ -48,6 +48,7 @@ func humaConfig() huma.Config {
 		{Name: "Executions", Description: "Running a workflow for one subject."},
 		{Name: "Batches", Description: "Running a workflow for many subjects."},
 		{Name: "Authorizations", Description: "Consents signed by one-time password, their evidence, and the templates of messages."},
+		{Name: "Secrets", Description: "Values that tasks send and nobody reads back."},
 		{Name: "Stores", Description: "Uploads and packages of files."},
 		{Name: "Service", Description: "The state of the service itself."},
 	}

@@ -51,6 +51,7 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/schedule"
+	"tranche/internal/secret"
 	"tranche/internal/storage"
 )
 
@@ -79,6 +80,8 @@ type Config struct {
 	Identity   *identity.Service
 	Catalog    *catalog.Catalog
 	Executions *execution.Service
+	Callbacks  *execution.Callbacks
+	Secrets    *secret.Store
 	Batches    *batches.Service
 	Schedules  *schedule.Service
 	Consents   *consent.Service
@@ -125,6 +128,8 @@ func (s *Server) routes() {
 		workflowRoutes,
 		executeRoutes,
 		executionRoutes,
+		signalRoutes,
+		secretRoutes,
 		executionListRoutes,
 		executionStateRoutes,
 		executionControlRoutes,

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -26,7 +27,11 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 		if current.Status != Draft {
 			return errStatus(Draft, "published", current.Status)
 		}
-		if _, err := c.compile(current); err != nil {
+		plan, err := c.compile(current)
+		if err != nil {
+			return err
+		}
+		if err := c.checkReferences(ctx, tx, current, plan); err != nil {
 			return err
 		}
 		row, err := c.queries.WorkflowPublish(ctx, tx, queries.WorkflowPublishParams{TenantID: tenantID, ID: id})
@@ -69,6 +74,12 @@ func (c *Catalog) Validate(ctx context.Context, tenantID, id uuid.UUID) (Validat
 	plan, err := c.compile(w)
 	if err != nil {
 		return Validation{Err: fault.From(err)}, nil
+	}
+	switch err := c.checkReferences(ctx, c.pool, w, plan); {
+	case errors.Is(err, fault.Unprocessable):
+		return Validation{Err: fault.From(err)}, nil
+	case err != nil:
+		return Validation{}, err
 	}
 	return Validation{Warnings: plan.Warnings}, nil
 }

@@ -20,14 +20,15 @@ const LatestVersion = "latest"
 // or an archived version fault.Conflict. A version that was resolved before is
 // answered from memory; it may have been archived by another process since, so
 // what records an execution checks the status again and on a refusal calls
-// Forget and Resolve once more. LatestVersion always asks the database.
+// Forget and Resolve once more. LatestVersion always asks the database. The plan
+// is linked with those of the workflows that it runs.
 func (c *Catalog) Resolve(ctx context.Context, tenantID uuid.UUID, alias, version string) (*Workflow, *workflow.Plan, error) {
 	number, err := c.versionNumber(ctx, tenantID, alias, version)
 	if err != nil {
 		return nil, nil, err
 	}
 	if w, plan, ok := c.plans.byName(planName{tenantID, alias, number}); ok && w.Status == Active {
-		return w, plan, nil
+		return c.linked(ctx, w, plan)
 	}
 	row, err := c.queries.WorkflowGetByVersion(ctx, c.pool, queries.WorkflowGetByVersionParams{
 		TenantID: tenantID, Alias: alias, Version: int32(number),
@@ -40,6 +41,14 @@ func (c *Catalog) Resolve(ctx context.Context, tenantID uuid.UUID, alias, versio
 		return nil, nil, errStatus(Active, "executed", w.Status)
 	}
 	plan, err := c.keepPlan(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.linked(ctx, w, plan)
+}
+
+func (c *Catalog) linked(ctx context.Context, w *Workflow, plan *workflow.Plan) (*Workflow, *workflow.Plan, error) {
+	plan, err := c.Link(ctx, w.TenantID, plan, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +81,7 @@ func (c *Catalog) versionNumber(ctx context.Context, tenantID uuid.UUID, alias, 
 // has none of that id, fault.Conflict for a draft.
 func (c *Catalog) Plan(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, *workflow.Plan, error) {
 	if w, plan, ok := c.plans.byID(id); ok && w.TenantID == tenantID {
-		return w, plan, nil
+		return c.linked(ctx, w, plan)
 	}
 	w, err := c.Get(ctx, tenantID, id)
 	if err != nil {
@@ -85,7 +94,7 @@ func (c *Catalog) Plan(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return w, plan, nil
+	return c.linked(ctx, w, plan)
 }
 
 // keepPlan compiles a published workflow, whose definition never changes, and

@@ -33,6 +33,9 @@ const (
 
 	// ResponseBytesMax bounds a response body, counted after decompression.
 	ResponseBytesMax = 5 << 20
+
+	// RedirectsMax is how many redirects a request can follow.
+	RedirectsMax = 3
 )
 
 // Limits of kept connections. They are closed before the 5 s after which
@@ -56,6 +59,10 @@ type Request struct {
 	// Timeout bounds the whole exchange; 0 means TimeoutDefault, more than
 	// TimeoutMax means TimeoutMax.
 	Timeout time.Duration
+	// Redirects is how many redirects are followed, at most RedirectsMax. One that
+	// leads to another origin carries none of the caller's headers that could hold
+	// a credential.
+	Redirects int
 }
 
 // Response is a complete answer.
@@ -65,8 +72,8 @@ type Response struct {
 	Body   []byte // decompressed
 }
 
-// Client sends requests. It follows no redirects and uses no proxy. It is
-// safe for concurrent use.
+// Client sends requests. It follows no redirects but those that a request asks
+// for, and uses no proxy. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
 }
@@ -88,7 +95,7 @@ func New(open Exceptions) *Client {
 			MaxIdleConns:           idleConnsMax,
 			MaxIdleConnsPerHost:    idleConnsMaxByHost,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: redirect,
 	}}
 }
 
@@ -109,6 +116,7 @@ func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
 	traced := httptrace.WithClientTrace(bounded, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
+	traced = context.WithValue(traced, redirectsKey{}, min(req.Redirects, RedirectsMax))
 	httpRequest, err := build(traced, req)
 	if err != nil {
 		return nil, &Error{Reason: Malformed, cause: err}

@@ -86,7 +86,7 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
 	if action.Kind == ActionRun {
 		return d.call(ctx, action, scene, &workflow.Call{
-			Env: &scene.env, TenantID: d.run.TenantID, ExecutionID: scene.env.ExecutionID, Path: scene.env.Path,
+			Env: &scene.env, ExecutionID: scene.env.ExecutionID, Path: scene.env.Path,
 			IdempotencyKey: d.run.State.idempotencyKey(scene.env.Path, state),
 			Attempt:        state.Attempt, At: d.now(),
 		})
@@ -176,7 +176,7 @@ func (d *drive) start(ctx context.Context, action Action) {
 	env.Tasks = maps.Clone(scene.env.Tasks)
 	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
-		Env: &env, TenantID: d.run.TenantID, ExecutionID: env.ExecutionID, Path: env.Path,
+		Env: &env, ExecutionID: env.ExecutionID, Path: env.Path,
 		IdempotencyKey: d.run.State.idempotencyKey(env.Path, state),
 		Attempt:        state.Attempt, At: d.now(),
 	}

@@ -336,15 +336,14 @@ func TestCallbackAddressesNameTheirWait(t *testing.T) {
 		return workflow.Result{Output: url}, err
 	}}
 	plan := w.plan(t, "", `each each {"items":"input.items","edges":[{"source":"start","target":"ask"},{"source":"ask","target":"approve"}],"tasks":[{"id":"ask","type":"pure"},{"id":"approve","type":"wait"}]}`)
-	runner := newRunner()
-	runner.CallbackURL = func(tenant, execution, path string) (string, error) {
-		return tenant + "/" + execution + "/" + path, nil
-	}
 	state := NewState(plan, "e1")
-	verdict, err := runner.Drive(t.Context(), &Run{TenantID: "t1", Plan: plan, State: state, Input: items(2)}, nil)
+	verdict, err := newRunner().Drive(t.Context(), &Run{
+		Plan: plan, State: state, Input: items(2),
+		CallbackURL: func(path string) (string, error) { return "https://example.com/" + path, nil },
+	}, nil)
 	require.NoError(t, err)
 	require.Nil(t, verdict.Outcome)
-	require.Equal(t, []string{"t1/e1/each[0].approve", "t1/e1/each[1].approve"}, urls)
+	require.Equal(t, []string{"https://example.com/each[0].approve", "https://example.com/each[1].approve"}, urls)
 	waits := Waits(plan, state)
 	require.Len(t, waits, 2)
 	require.Equal(t, "each[1].approve", waits[1].Path)

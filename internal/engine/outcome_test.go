@@ -125,10 +125,9 @@ func TestWhatExpressionsSee(t *testing.T) {
 	}}
 	plan := w.plan(t, "start>a start>b a>c b>c", "a pure", `b effect {"onError":"continue"}`, `c pure {"when":"tasks.a.output.score >= 650 && tasks.b.status == \"failed\"","reads":"{{ tasks.a.output }}"}`)
 	runner := newRunner()
-	runner.CallbackURL = func(_, executionID, taskID string) (string, error) { return executionID + ":" + taskID, nil }
 	run := &Run{
 		Plan: plan, State: NewState(plan, "e1"), Input: map[string]any{"x": "y"}, Custom: "c",
-		Execution: map[string]any{"id": "e1"},
+		Execution: map[string]any{"id": "e1"}, CallbackURL: func(path string) (string, error) { return path, nil },
 	}
 	_, err := runner.Drive(t.Context(), run, nil)
 	require.NoError(t, err)

@@ -24,14 +24,10 @@ type Runner struct {
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
-	// CallbackURL gives the address that answers the wait at a path of an
-	// execution (each[3].approve); nil where there is none.
-	CallbackURL func(tenantID, executionID, path string) (string, error)
 }
 
 // Run is one execution on its way. Drive changes State and nothing else.
 type Run struct {
-	TenantID  string
 	Plan      *workflow.Plan
 	State     *State
 	Input     any
@@ -40,6 +36,9 @@ type Run struct {
 	// Signals returns the payloads of the signals that have come, by the path of
 	// the wait that each is for; nil where no signal can come.
 	Signals func(ctx context.Context) (map[string]any, error)
+	// CallbackURL gives the address that answers the wait at a path of the
+	// execution (each[3].approve); nil where there is none.
+	CallbackURL func(path string) (string, error)
 }
 
 // Verdict is how far Drive got.

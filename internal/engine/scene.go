@@ -204,13 +204,13 @@ func mismatch(faults []fault.Detail) string {
 // addressed lets the expressions of a scene ask for the addresses that answer
 // waits: those of its own graph and of the graphs around it.
 func (d *drive) addressed(s *scene) {
-	if d.CallbackURL == nil {
+	if d.run.CallbackURL == nil {
 		return
 	}
 	s.env.CallbackURL = func(taskID string) (string, error) {
 		for at := s; at != nil; at = at.outer {
 			if i, ok := at.graph.Index(taskID); ok && at.graph.Tasks[i].Wait != nil {
-				return d.CallbackURL(d.run.TenantID, d.run.State.ExecutionID, at.prefix+taskID)
+				return d.run.CallbackURL(at.prefix + taskID)
 			}
 		}
 		return "", fmt.Errorf("no wait-for-signal has that id")
@@ -239,40 +239,4 @@ func (d *drive) signal(ctx context.Context, actions []Action) (Event, bool, erro
 		}
 	}
 	return Event{}, false, nil
-}
-
-// Waiting is a wait for a signal that an execution has reached or may reach in
-// a graph that is on its way.
-type Waiting struct {
-	In       Place
-	Position int
-	Path     string // each[3].approve
-	TaskID   string
-	Status   Status
-	Wait     *workflow.Wait
-}
-
-// Waits returns the waits for signals in the graphs of an execution that are on
-// their way, the execution's own first.
-func Waits(plan *workflow.Plan, state *State) []Waiting {
-	var found []Waiting
-	s := step{plan: plan, graph: plan.Graph, tasks: state.Tasks, state: state}
-	s.waits("", &found)
-	return found
-}
-
-func (s *step) waits(prefix string, found *[]Waiting) {
-	for i, task := range s.graph.Tasks {
-		t := &s.tasks[i]
-		if task.Wait != nil {
-			*found = append(*found, Waiting{s.in, i, prefix + task.ID, task.ID, t.Status, task.Wait})
-		}
-		if t.Nested == nil {
-			continue
-		}
-		for _, index := range t.Nested.Open {
-			inner := s.inside(i, t.Nested.frame(index))
-			inner.waits(prefix+runName(task, index), found)
-		}
-	}
 }

@@ -100,16 +100,17 @@ func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workf
 		return nil, err
 	}
 	r := &run{service: s, tenantID: tenantID, id: id, token: token, tags: row.Tags, batchID: row.BatchID}
-	if r.engine, err = resumed(plan, id, row); err != nil {
+	if r.engine, err = s.resumed(ctx, plan, tenantID, id, row); err != nil {
 		return nil, err
 	}
+	r.connect()
 	return r, nil
 }
 
 // resumed is what the engine goes on with.
-func resumed(plan *workflow.Plan, id uuid.UUID, row queries.ExecutionLeaseRow) (engine.Run, error) {
+func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id uuid.UUID, row queries.ExecutionLeaseRow) (engine.Run, error) {
 	r := engine.Run{
-		Plan: plan, Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
+		Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
 	}
 	var err error
 	if r.Input, err = exactjson.Decode(row.Input); err != nil {
@@ -120,7 +121,7 @@ func resumed(plan *workflow.Plan, id uuid.UUID, row queries.ExecutionLeaseRow) (
 			return r, fmt.Errorf("read the custom input of execution %s: %w", id, err)
 		}
 	}
-	if r.State, err = ReadState(plan, id, row.State); err != nil {
+	if r.Plan, r.State, err = s.stored(ctx, tenantID, id, plan, row.State); err != nil {
 		return r, err
 	}
 	r.State.Deadline = *row.DeadlineAt

@@ -230,6 +230,9 @@ func (r *run) release(ctx context.Context, at time.Time, state *queries.Executio
 			if rows, err = q.ExecutionCheckpoint(ctx, tx, *state); err != nil || rows == 0 {
 				return err
 			}
+			if at, err = r.wakeTx(ctx, tx, at); err != nil {
+				return err
+			}
 		}
 		if rows, err = q.ExecutionUnlease(ctx, tx, r.lease()); err != nil || rows == 0 {
 			return err

@@ -32,6 +32,8 @@ type Config struct {
 	Jobs    *jobs.Client
 	Catalog *catalog.Catalog
 	Runner  *engine.Runner
+	// Callbacks makes the addresses that answer waits; nil gives none.
+	Callbacks *Callbacks
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID
 	Clock     func() time.Time

@@ -26,6 +26,18 @@ type run struct {
 	request  *Request
 	recorded chan struct{} // closed with the first write; nil where it was recorded before
 	jobID    *int64        // the safety net that the first write inserted
+
+	signalsSeen int64 // signals that the engine was last told of
+}
+
+// connect gives the engine what a run with effects needs of the service.
+func (r *run) connect() {
+	r.engine.Signals = r.signals
+	if r.service.Callbacks != nil {
+		r.engine.CallbackURL = func(path string) (string, error) {
+			return r.service.Callbacks.URL(r.tenantID, r.id, path), nil
+		}
+	}
 }
 
 // fresh returns the run of an execution that is not recorded yet.
@@ -36,7 +48,7 @@ func (s *Service) fresh(r *Request) (*run, error) {
 	}
 	now := s.Clock()
 	state := engine.NewState(r.Plan, id.String())
-	return &run{
+	made := &run{
 		service:  s,
 		tenantID: r.TenantID,
 		id:       id,
@@ -48,7 +60,11 @@ func (s *Service) fresh(r *Request) (*run, error) {
 			Plan: r.Plan, State: state, Input: r.Input,
 			Execution: root(id, now, state.Attempt, r.BorrowerID, r.IsTest),
 		},
-	}, nil
+	}
+	if r.Plan.Effects {
+		made.connect()
+	}
+	return made, nil
 }
 
 // root is what expressions see as execution (decisions 4.7).

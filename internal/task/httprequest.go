@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,27 +17,33 @@ import (
 
 // httpRequestType calls a service outside.
 type httpRequestType struct {
-	http *egress.Client
-	log  *slog.Logger
+	http    *egress.Client
+	log     *slog.Logger
+	secrets RevealSecret
+	tokens  *tokenCache
 }
 
 // httpRequest is a compiled http-request.
 type httpRequest struct {
 	httpRequestType
-	method   string
-	url      address
-	query    *expression.Tree
-	headers  []requestHeader
-	body     *expression.Tree
-	bodyText *expression.Template
-	success  statusSet
-	bytesMax int
-	timeout  time.Duration
+	method  string
+	url     address
+	query   *expression.Tree
+	headers []requestHeader
+	// secretive says that a header's value is a secret.
+	secretive bool
+	auth      *requestAuth
+	body      requestBody
+	success   statusSet
+	bytesMax  int
+	redirects int
+	timeout   time.Duration
 }
 
 type requestHeader struct {
-	name  string
-	value *expression.Tree
+	name   string
+	value  *expression.Tree
+	secret string // names the secret that is the value; empty where value is
 }
 
 const (
@@ -57,10 +64,12 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	}
 	r.query = readQuery(c)
 	r.headers = readHeaders(c)
-	r.body, r.bodyText = c.Tree("body"), c.Template("bodyText")
-	if r.body != nil && r.bodyText != nil {
-		c.Fault("bodyText", "body is there as well; a request has one of them")
+	r.secretive = slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.secret != "" })
+	if r.auth = readAuth(c); r.auth != nil && r.auth.kind != authAPIKey && slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.name == headerAuthorization }) {
+		c.Fault("headers.Authorization", "is set by auth")
 	}
+	r.body = readBody(c)
+	r.redirects = c.Int("followRedirects", 0, 0, egress.RedirectsMax)
 	r.success = readSuccessStatus(c)
 	r.bytesMax = c.Int("maxResponseBytes", egress.ResponseBytesMax, 1, egress.ResponseBytesMax)
 	// timeoutMs is every task's; here it also bounds the request, which waits
@@ -102,7 +111,16 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 	seen := map[string]bool{}
 	for _, name := range object.Members() {
 		canonical := http.CanonicalHeaderKey(name)
-		value := object.Tree(name)
+		var value *expression.Tree
+		named := ""
+		_, isObject := object.Value(name).(map[string]any)
+		if isObject {
+			reference := object.Object(name)
+			reference.Require("secret")
+			named = reference.Text("secret")
+		} else {
+			value = object.Tree(name)
+		}
 		switch {
 		case !isHeaderName(name):
 			object.Fault(name, "is not the name of a header")
@@ -110,14 +128,14 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 			object.Fault(name, "is set by the service")
 		case seen[canonical]:
 			object.Fault(name, "occurs twice")
-		case kindOf(object.Value(name)) == kindOther:
-			object.Fault(name, "must be a text, number or boolean")
+		case !isObject && kindOf(object.Value(name)) == kindOther:
+			object.Fault(name, `must be a text, number, boolean or {"secret": name}`)
 		case value != nil && holdsCredential(canonical) && isLiteral(value):
 			object.Fault(name, "must not hold a credential that is written in the definition")
 		}
 		seen[canonical] = true
-		if value != nil { // null is a header left out
-			headers = append(headers, requestHeader{canonical, value})
+		if value != nil || named != "" { // null is a header left out
+			headers = append(headers, requestHeader{canonical, value, named})
 		}
 	}
 	return headers
@@ -168,9 +186,10 @@ func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 		return workflow.Result{}, err
 	}
 	request.Header.Set(headerIdempotencyKey, call.IdempotencyKey)
-	answer, err := r.http.Do(ctx, request)
+	var hidden redactor
+	answer, err := r.send(ctx, call, request, &hidden)
 	if err != nil {
-		return workflow.Result{}, r.unanswered(ctx, call, err)
+		return workflow.Result{}, err
 	}
 	if !r.success.has(answer.Status) {
 		return workflow.Result{}, r.refused(answer, call.At)
@@ -181,7 +200,27 @@ func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 			Code: workflow.CodeExternalService, StatusCode: answer.Status, Message: err.Error(),
 		}
 	}
-	return workflow.Result{Output: output}, nil
+	return workflow.Result{Output: hidden.apply(output)}, nil
+}
+
+// send authorizes and sends the request. A service that does not take a kept
+// access token is asked once more with a new one.
+func (r *httpRequest) send(ctx context.Context, call *workflow.Call, request egress.Request, hidden *redactor) (*egress.Response, error) {
+	for again := r.auth != nil && r.auth.kind == authOAuth2; ; again = false {
+		authorized := request
+		authorized.Header = request.Header.Clone()
+		if err := r.authorize(ctx, &authorized, call, hidden); err != nil {
+			return nil, err
+		}
+		answer, err := r.http.Do(ctx, authorized)
+		if err != nil {
+			return nil, r.unanswered(ctx, call, err)
+		}
+		if !again || answer.Status != http.StatusUnauthorized {
+			return answer, nil
+		}
+		r.tokens.forget(authorized.Header.Get(headerAuthorization))
+	}
 }
 
 // unanswered makes the failure of a request that got no answer. What the

@@ -5,16 +5,14 @@ import (
 	"strings"
 
 	"tranche/internal/egress"
-	"tranche/internal/exactjson"
 	"tranche/internal/expression"
-	"tranche/internal/workflow"
 )
 
 // build evaluates the config into the request to send. What it sends depends
 // on the call's environment alone, so that a repetition sends the same.
 func (r *httpRequest) build(env *expression.Env) (egress.Request, error) {
 	request := egress.Request{
-		Method: r.method, Header: http.Header{}, ResponseBytesMax: int64(r.bytesMax), Timeout: r.timeout,
+		Method: r.method, Header: http.Header{}, ResponseBytesMax: int64(r.bytesMax), Timeout: r.timeout, Redirects: r.redirects,
 	}
 	u, err := r.url.resolve(env)
 	if err != nil {
@@ -30,44 +28,19 @@ func (r *httpRequest) build(env *expression.Env) (egress.Request, error) {
 		}
 	}
 	request.URL = u.String()
-	if err := r.setBody(&request, env); err != nil {
+	if err := r.body.set(&request, env); err != nil {
 		return request, err
 	}
 	return request, r.setHeaders(request.Header, env)
-}
-
-func (r *httpRequest) setBody(request *egress.Request, env *expression.Env) error {
-	switch {
-	case r.body != nil:
-		v, err := r.body.Eval(env)
-		if err == nil {
-			request.Body, err = exactjson.Encode(v)
-		}
-		if err != nil {
-			return failureAt(codeInvalidRequest, "body", err)
-		}
-		request.Header.Set(headerContentType, "application/json")
-	case r.bodyText != nil:
-		v, err := r.bodyText.Eval(env)
-		if err != nil {
-			return failureAt(workflow.CodeExpression, "bodyText", err)
-		}
-		text := ""
-		if v != nil {
-			if text, err = scalarText(v); err != nil {
-				return failureAt(codeInvalidRequest, "bodyText", err)
-			}
-		}
-		request.Body = []byte(text)
-		request.Header.Set(headerContentType, "text/plain; charset=utf-8")
-	}
-	return nil
 }
 
 // setHeaders fills in the headers; one whose value is null is left out.
 func (r *httpRequest) setHeaders(into http.Header, env *expression.Env) error {
 	into.Set(headerUserAgent, "Tranche")
 	for _, h := range r.headers {
+		if h.value == nil {
+			continue
+		}
 		v, err := h.value.Eval(env)
 		if err != nil {
 			return failureAt(codeInvalidRequest, "headers."+h.name, err)

@@ -21,6 +21,8 @@ import (
 // Ports are what programs reach the outside through.
 type Ports struct {
 	HTTP *egress.Client
+	// RevealSecret opens the secrets that requests carry; nil where there are none.
+	RevealSecret RevealSecret
 	// FindAuthorization answers authorization-check.
 	FindAuthorization FindAuthorization
 	// Log takes why a request got no answer, which callers do not see; nil
@@ -34,7 +36,7 @@ func Types(ports Ports) map[string]workflow.TaskType {
 		ports.Log = slog.New(slog.DiscardHandler)
 	}
 	return map[string]workflow.TaskType{
-		"http-request":        httpRequestType{http: ports.HTTP, log: ports.Log},
+		"http-request":        httpRequestType{http: ports.HTTP, log: ports.Log, secrets: ports.RevealSecret, tokens: &tokenCache{}},
 		"transform":           transformType{},
 		"switch":              switchType{},
 		"decision-table":      decisionTableType{},

@@ -116,7 +116,7 @@ func TestTypesAreThoseOfTheDefinitionLanguage(t *testing.T) {
 func TestUnknownMembersAreRefused(t *testing.T) {
 	t.Parallel()
 	for kind, config := range map[string]string{
-		"http-request":    `{"url":"https://example.com/","auth":{"type":"bearer","secret":"x"}}`,
+		"http-request":    `{"url":"https://example.com/","other":1}`,
 		"transform":       `{"fields":{},"auth":1}`,
 		"switch":          `{"cases":[],"auth":1}`,
 		"decision-table":  `{"inputs":[],"outputs":[{"name":"a"}],"rules":[],"auth":1}`,
@@ -127,6 +127,10 @@ func TestUnknownMembersAreRefused(t *testing.T) {
 		"wait-for-signal": `{"auth":1}`,
 		"sub-workflow":    `{"alias":"a","version":"v1","auth":1}`,
 	} {
-		requireRefusals(t, kind, []refusal{{config, "tasks[0].config.auth", "is not a member"}})
+		field := "tasks[0].config.auth"
+		if kind == "http-request" {
+			field = "tasks[0].config.other"
+		}
+		requireRefusals(t, kind, []refusal{{config, field, "is not a member"}})
 	}
 }

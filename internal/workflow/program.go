@@ -34,7 +34,6 @@ type Call struct {
 	// Env is what the task's expressions see; Env.Now is the time the task
 	// began, the same in every attempt and after a crash.
 	Env         *expression.Env
-	TenantID    string
 	ExecutionID string
 	// Path names the task's run within the execution: score, each[3].score.
 	Path string

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -14,12 +15,19 @@ import (
 // a service whose maintenance stands still goes on for that long.
 const partitionMonthsAhead = 3
 
+// signalKeep is how long a signal is kept after it came, at least.
+const signalKeep = 24 * time.Hour
+
 type partitionMaintenance struct {
 	river.WorkerDefaults[jobs.PartitionMaintenance]
 	pool *pgxpool.Pool
 }
 
-// Work makes the partitions that do not exist yet.
-func (w *partitionMaintenance) Work(ctx context.Context, _ *river.Job[jobs.PartitionMaintenance]) error {
-	return queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead)
+// Work makes the partitions that do not exist yet, and sweeps the signals of
+// executions that have ended.
+func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
+	if err := queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead); err != nil {
+		return err
+	}
+	return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, job.CreatedAt.Add(-signalKeep))
 }

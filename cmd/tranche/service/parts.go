@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/api"
@@ -16,8 +18,10 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/fault"
 	"tranche/internal/logging"
 	"tranche/internal/schedule"
+	"tranche/internal/secret"
 	"tranche/internal/storage"
 	"tranche/internal/task"
 	"tranche/jobs"
@@ -58,8 +62,9 @@ func (s *Service) assemble() error {
 		return err
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
+	secrets := secret.New(s.pools.API, s.config.Keys)
 	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{
-		HTTP: p.egress, Log: s.config.Log,
+		HTTP: p.egress, Log: s.config.Log, RevealSecret: revealer(secrets),
 		FindAuthorization: func(ctx context.Context, q task.AuthorizationQuery) (task.Authorization, bool, error) {
 			return findAuthorization(ctx, p.requests.consents, q)
 		},
@@ -83,6 +88,7 @@ func (s *Service) assemble() error {
 		Verify: s.identity.Verify, Admit: s.identity.Admit, Refused: s.refusals.Count, TrustedProxies: s.config.TrustedProxies,
 		Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
+		Callbacks: s.callbacks(), Secrets: secrets,
 		Batches: p.requests.batches, Schedules: p.requests.schedules, Consents: p.requests.consents, Store: p.requests.store,
 		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
 		Pool:   s.pools.API,
@@ -95,6 +101,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
+		Callbacks: s.callbacks(),
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{
@@ -109,6 +116,28 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 		Pool: pool, Jobs: enqueue, Store: store, Keys: s.config.Keys, Senders: s.config.Senders, Log: s.config.Log,
 	})
 	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
+}
+
+// callbacks are the addresses that answer waiting tasks.
+func (s *Service) callbacks() *execution.Callbacks {
+	return execution.NewCallbacks(s.config.Keys.Derive("callback addresses"), s.config.BaseURL)
+}
+
+// revealer is the port of requests that carry secrets.
+func revealer(secrets *secret.Store) func(context.Context, uuid.UUID, string) (task.Secret, bool, error) {
+	return func(ctx context.Context, tenantID uuid.UUID, name string) (task.Secret, bool, error) {
+		revealed, err := secrets.Reveal(ctx, tenantID, name)
+		if errors.Is(err, fault.NotFound) {
+			return task.Secret{}, false, nil
+		}
+		if err != nil {
+			return task.Secret{}, false, err
+		}
+		return task.Secret{
+			Value: revealed.Value, UpdatedAt: revealed.UpdatedAt,
+			Bound: func(address *url.URL) bool { return secret.Bound(revealed.Hosts, address) },
+		}, true, nil
+	}
 }
 
 // findAuthorization is the port of task type authorization-check.

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/identity"
+)
+
+// SignalRequest is a payload for a waiting task.
+type SignalRequest struct {
+	TaskID  string `json:"taskId" minLength:"1" maxLength:"512" doc:"The wait-for-signal task; in a nested graph its path, such as each[3].approval, unless only one task of that id waits." example:"approval"`
+	Payload JSON   `json:"payload,omitempty" doc:"What the task gives as its result; it must match the schema of the wait. null where absent."`
+}
+
+// SignalAccepted says that a signal was taken.
+type SignalAccepted struct {
+	ExecutionID string `json:"executionId" doc:"The execution that goes on." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+}
+
+type (
+	signalInput struct {
+		ID   string `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		Body SignalRequest
+	}
+	callbackInput struct {
+		Token string `path:"callbackToken" doc:"The end of the address that callbackUrl gave." example:"2rS0Y3c1x7m4k"`
+		Body  *JSON  `required:"false"`
+	}
+	signalOutput struct{ Body SignalAccepted }
+)
+
+func signalRoutes(s *Server) {
+	register(s, operation{
+		id: "signalExecution", method: http.MethodPost, path: "/v1/executions/{executionId}/signals", tag: "Executions",
+		summary: "Send a signal to an execution",
+		description: "**[ext]** Delivers the payload that a wait-for-signal task waits for. A signal that comes before its wait begins is kept; " +
+			"a second one, one that comes too late and one whose payload does not match the wait's schema are a 400. " +
+			"An execution that has ended is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
+		scope: identity.ScopeExecutionsRun, category: single, status: http.StatusAccepted,
+		requestExample:  `{"taskId":"approval","payload":{"approved":true,"by":"j.doe"}}`,
+		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.signalExecution)
+	register(s, operation{
+		id: "answerCallback", method: http.MethodPost, path: execution.CallbackPath + "{callbackToken}", tag: "Executions",
+		summary: "Answer a waiting task at its callback address",
+		description: "**[ext]** What the function callbackUrl gives: an address that delivers the body as the payload of one wait-for-signal task, " +
+			"without a bearer token. It cannot be guessed, works once, and no longer than its wait; then the answer is a 400.",
+		status:          http.StatusAccepted,
+		requestExample:  `{"approved":true,"by":"j.doe"}`,
+		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
+		errors:          []int{http.StatusNotFound},
+	}, s.answerCallback)
+}
+
+func (s *Server) signalExecution(ctx context.Context, in *signalInput) (*signalOutput, error) {
+	id, err := executionID(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.deliver(ctx, execution.Signal{
+		TenantID: principal(ctx).TenantID, ExecutionID: id, TaskID: in.Body.TaskID, Payload: in.Body.Payload.Value,
+	})
+}
+
+func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signalOutput, error) {
+	signal, ok := s.config.Callbacks.Read(in.Token)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "there is no such address")
+	}
+	if in.Body != nil {
+		signal.Payload = in.Body.Value
+	}
+	noteExecution(ctx, signal.ExecutionID)
+	return s.deliver(ctx, signal)
+}
+
+func (s *Server) deliver(ctx context.Context, signal execution.Signal) (*signalOutput, error) {
+	if err := s.config.Executions.Deliver(ctx, signal); err != nil {
+		return nil, err
+	}
+	return &signalOutput{Body: SignalAccepted{ExecutionID: signal.ExecutionID.String()}}, nil
+}

@@ -1,0 +1,160 @@
+package api_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+// publishGraph makes and publishes a workflow and returns its id.
+func publishGraph(t *testing.T, c *apitest.Caller, alias, tasks, edges string) string {
+	t.Helper()
+	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"`+alias+`","tasks":`+tasks+`,"edges":`+edges+`}`)).
+		Expect(http.StatusCreated).Text("id")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	return id
+}
+
+// eventually waits until an execution has a status.
+func eventually(t *testing.T, c *apitest.Caller, id, status string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return c.Get(t, "/v1/executions/"+id+"/status").Text("status") == status
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+const approval = `[{"id":"approval","type":"wait-for-signal","config":{"timeoutMs":3600000,"schema":{"type":"object","required":["approved"]}}},
+	{"id":"done","type":"end","config":{"output":{"by":"{{ tasks.approval.output.by }}"}}}]`
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publishGraph(t, c, "approval", approval, `[{"source":"start","target":"approval"},{"source":"approval","target":"done"}]`)
+	id := c.Post(t, "/v1/workflows/approval/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	signals := "/v1/executions/" + id + "/signals"
+	eventually(t, c, id, "running")
+
+	c.Post(t, signals, apitest.Raw(`{"taskId":"nobody","payload":{}}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "taskId")
+	c.Post(t, signals, apitest.Raw(`{"taskId":"approval","payload":{}}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "payload.approved")
+	c.Post(t, signals, apitest.Raw(`{"payload":{}}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "taskId")
+	c.Post(t, signals, apitest.Raw(`{"taskId":"approval","payload":{"approved":true,"by":1.10}}`)).Expect(http.StatusAccepted)
+	c.Post(t, signals, apitest.Raw(`{"taskId":"approval","payload":{"approved":false}}`)).Expect(http.StatusBadRequest)
+	eventually(t, c, id, "completed")
+	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Body), `"output":{"by":1.10}`)
+	c.Post(t, signals, apitest.Raw(`{"taskId":"approval","payload":{"approved":true}}`)).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
+}
+
+func TestEarlySignalIsKept(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	let := make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))
+	defer target.Close()
+	publishGraph(t, c, "early", `[{"id":"slow","type":"http-request","config":{"url":"`+target.URL+`"}},`+approval[1:],
+		`[{"source":"start","target":"slow"},{"source":"slow","target":"approval"},{"source":"approval","target":"done"}]`)
+	id := c.Post(t, "/v1/workflows/early/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"approval","payload":{"approved":true,"by":"x"}}`)).Expect(http.StatusAccepted)
+	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"approval","payload":{"approved":true}}`)).Expect(http.StatusBadRequest)
+	close(let)
+	eventually(t, c, id, "completed")
+}
+
+func TestCallbackAddresses(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	addresses := make(chan string, 2)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		addresses <- r.URL.Query().Get("to")
+	}))
+	defer target.Close()
+	publishGraph(t, c, "asked", `[{"id":"each","type":"for-each","config":{"items":"[1, 2]","tasks":[
+		{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
+		{"id":"answer","type":"wait-for-signal","config":{}}],
+		"edges":[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]}}]`, `[]`)
+	id := c.Post(t, "/v1/workflows/asked/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	anyone := s.Anonymous()
+	for range 2 {
+		address := strings.TrimPrefix(<-addresses, s.URL)
+		forged := address[:len(address)-2] + "xx"
+		anyone.Post(t, forged, apitest.Raw(`{}`)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+		anyone.Post(t, address, apitest.Raw(`{"ok":true}`)).Expect(http.StatusAccepted)
+		anyone.Post(t, address, apitest.Raw(`{"ok":true}`)).Expect(http.StatusBadRequest)
+	}
+	eventually(t, c, id, "completed")
+	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Body), `"each":[{"ok":true},{"ok":true}]`)
+}
+
+func TestSubWorkflowsOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publishGraph(t, c, "inner", `[{"id":"double","type":"transform","config":{"fields":{"n":"{{ input.n * 2 }}"}}}]`, `[]`)
+	publishGraph(t, c, "outer", `[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"latest","input":{"n":"{{ input.n }}"}}}]`, `[]`)
+	answer := c.Post(t, "/v1/workflows/outer/v1/execute", apitest.Raw(`{"n":1.10}`)).Expect(http.StatusOK)
+	require.Contains(t, string(answer.Body), `"output":{"n":2.2}`)
+
+	for tasks, field := range map[string]string{
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"v1"}}]`:                         "tasks[0].config",
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"v2"}}]`:                        "tasks[0].config",
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"self","version":"latest"}}]`:                     "tasks[0].config",
+		`[{"id":"e","type":"for-each","config":{"items":"[]","workflow":{"alias":"none","version":"latest"}}}]`: "tasks[0].config.workflow",
+	} {
+		id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"self","tasks":`+tasks+`}`)).Expect(http.StatusCreated).Text("id")
+		c.Post(t, "/v2/workflows/"+id+"/publish", nil).ExpectProblem(http.StatusUnprocessableEntity, "UNPROCESSABLE_ENTITY", "", field)
+		require.Contains(t, string(c.Post(t, "/v2/workflows/"+id+"/validate", nil).Expect(http.StatusOK).Body), field)
+		c.Delete(t, "/v2/workflows/"+id).Expect(http.StatusNoContent)
+	}
+
+	// A workflow that waits makes the ones that run it asynchronous.
+	publishGraph(t, c, "waits", `[{"id":"pause","type":"delay","config":{"forMs":10}}]`, `[]`)
+	publishGraph(t, c, "around", `[{"id":"sub","type":"sub-workflow","config":{"alias":"waits","version":"v1"}}]`, `[]`)
+	id := c.Post(t, "/v1/workflows/around/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	eventually(t, c, id, "completed")
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	seen := make(chan string, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("Authorization")
+		_, _ = w.Write([]byte("you said " + r.Header.Get("Authorization")))
+	}))
+	defer target.Close()
+	host := strings.TrimPrefix(target.URL, "http://")
+	put := c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"open sesame","hosts":["`+host+`"]}`)).Expect(http.StatusOK)
+	require.NotContains(t, string(put.Body), "sesame")
+	require.NotContains(t, string(c.Get(t, "/v1/secrets/bureau").Expect(http.StatusOK).Body), "sesame")
+	var sealed []byte
+	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT value FROM secrets WHERE tenant_id = $1`, tenant.ID).Scan(&sealed))
+	require.NotContains(t, string(sealed), "sesame")
+
+	publishGraph(t, c, "secretive", `[{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","auth":{"type":"bearer","secret":"bureau"}}}]`, `[]`)
+	answer := c.Post(t, "/v1/workflows/secretive/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
+	require.Equal(t, "Bearer open sesame", <-seen)
+	require.Contains(t, string(answer.Body), "you said Bearer [redacted]")
+	require.NotContains(t, string(answer.Body), "sesame")
+
+	c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"short","hosts":[]}`)).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "hosts", "value")
+	c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"long enough","hosts":["https://a.example/"]}`)).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "hosts[0]")
+	c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"other value","hosts":["other.example"]}`)).Expect(http.StatusOK)
+	require.Contains(t, string(c.Post(t, "/v1/workflows/secretive/v1/execute", apitest.Raw(`{}`)).Body), "secret bureau must not be sent to this host")
+	c.Delete(t, "/v1/secrets/bureau").Expect(http.StatusNoContent)
+	c.Get(t, "/v1/secrets/bureau").Expect(http.StatusNotFound)
+	require.Contains(t, string(c.Post(t, "/v1/workflows/secretive/v1/execute", apitest.Raw(`{}`)).Body), "there is no secret bureau")
+}

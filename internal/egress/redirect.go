@@ -1,0 +1,38 @@
+package egress
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// redirectsKey finds in a request's context how many redirects it may follow.
+type redirectsKey struct{}
+
+// redirect decides about following one. The guard sees every connection, so
+// what is decided here is how often, and what goes along.
+func redirect(next *http.Request, via []*http.Request) error {
+	if most, _ := next.Context().Value(redirectsKey{}).(int); len(via) > most {
+		return http.ErrUseLastResponse
+	}
+	if err := CheckURL(next.URL); err != nil {
+		return fmt.Errorf("%w: a redirect leads to an address that %w", errRefused, err)
+	}
+	next.Header.Del("Referer") // it would tell the address, which may hold a credential
+	if sameOrigin(next.URL, via[0].URL) {
+		return nil
+	}
+	for name := range next.Header {
+		switch strings.ToLower(name) {
+		case "accept", "accept-language", "content-type", "user-agent", "idempotency-key":
+		default:
+			delete(next.Header, name)
+		}
+	}
+	return nil
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
+}

@@ -1,0 +1,199 @@
+// Package secret owns the secrets of the tenants: values that requests of their
+// workflows carry and that nobody can read back (decisions 4.8). A value is
+// sealed in its row and bound to the hosts that it may be sent to. The package
+// must not know HTTP or the engine.
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+	"tranche/internal/seal"
+	"tranche/queries"
+)
+
+// Limits of secrets.
+const (
+	// ValueMin keeps values long enough to be recognised where an answer repeats
+	// them, so that they can be blotted out and nothing else is.
+	ValueMin     = 8    // characters
+	ValueMax     = 8192 // characters
+	HostsMax     = 20   // of one secret
+	PerTenantMax = 500
+)
+
+// table is what values are sealed for.
+const table = "secrets"
+
+var (
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
+
+// Secret is what may be told of a secret.
+type Secret struct {
+	Name string
+	// Hosts are host names or addresses, with a port where it is not the
+	// scheme's own.
+	Hosts                []string
+	CreatedAt, UpdatedAt time.Time
+}
+
+// Revealed is a secret with its value, for the moment it is sent.
+type Revealed struct {
+	Value     string
+	Hosts     []string
+	UpdatedAt time.Time
+}
+
+// Store keeps secrets.
+type Store struct {
+	pool *pgxpool.Pool
+	keys *seal.Keyring
+}
+
+// New returns a store that seals with keys.
+func New(pool *pgxpool.Pool, keys *seal.Keyring) *Store { return &Store{pool: pool, keys: keys} }
+
+func errUnknown() error { return fault.New(fault.NotFound, "there is no such secret") }
+
+// Put makes a secret or replaces its value and hosts. fault.Invalid names what
+// is wrong with them, and never repeats the value.
+func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string, hosts []string) (Secret, error) {
+	if !namePattern.MatchString(name) {
+		return Secret{}, errUnknown() // no such secret can be
+	}
+	hosts, details := cleanHosts(hosts)
+	if n := utf8.RuneCountInString(value); n < ValueMin || n > ValueMax || strings.ContainsFunc(value, isControl) {
+		details = append(details, fault.Detail{
+			Field: "value", Message: fmt.Sprintf("must have %d to %d characters, none of them a control character", ValueMin, ValueMax),
+		})
+	}
+	if len(details) > 0 {
+		return Secret{}, fault.New(fault.Invalid, "the secret is invalid").WithDetails(details...)
+	}
+	var put Secret
+	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		q := queries.New()
+		others, err := q.SecretCount(ctx, tx, queries.SecretCountParams{TenantID: tenantID, Name: name})
+		if err != nil {
+			return err
+		}
+		if others >= PerTenantMax {
+			return fault.New(fault.Invalid, "a tenant has at most %d secrets", PerTenantMax)
+		}
+		row, err := q.SecretPut(ctx, tx, queries.SecretPutParams{
+			TenantID: tenantID, Name: name, Hosts: hosts,
+			Value: s.keys.Seal([]byte(value), table, tenantID.String(), name),
+		})
+		put = Secret{row.Name, row.Hosts, row.CreatedAt, row.UpdatedAt}
+		return err
+	})
+	return put, err
+}
+
+// Get returns what may be told of a secret; fault.NotFound if there is none.
+func (s *Store) Get(ctx context.Context, tenantID uuid.UUID, name string) (Secret, error) {
+	row, err := queries.New().SecretGet(ctx, s.pool, queries.SecretGetParams{TenantID: tenantID, Name: name})
+	if err != nil {
+		return Secret{}, readError(err)
+	}
+	return Secret{row.Name, row.Hosts, row.CreatedAt, row.UpdatedAt}, nil
+}
+
+// Delete removes a secret; fault.NotFound if there is none.
+func (s *Store) Delete(ctx context.Context, tenantID uuid.UUID, name string) error {
+	rows, err := queries.New().SecretDelete(ctx, s.pool, queries.SecretDeleteParams{TenantID: tenantID, Name: name})
+	if err == nil && rows == 0 {
+		return errUnknown()
+	}
+	return postgres.Translate(err)
+}
+
+// Reveal opens a secret; fault.NotFound if there is none.
+func (s *Store) Reveal(ctx context.Context, tenantID uuid.UUID, name string) (Revealed, error) {
+	row, err := queries.New().SecretReveal(ctx, s.pool, queries.SecretRevealParams{TenantID: tenantID, Name: name})
+	if err != nil {
+		return Revealed{}, readError(err)
+	}
+	value, err := s.keys.Open(row.Value, table, tenantID.String(), name)
+	if err != nil {
+		return Revealed{}, fmt.Errorf("open secret %s: %w", name, err)
+	}
+	return Revealed{Value: string(value), Hosts: row.Hosts, UpdatedAt: row.UpdatedAt}, nil
+}
+
+func readError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errUnknown()
+	}
+	return postgres.Translate(err)
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }
+
+// cleanHosts writes hosts as Bound compares them.
+func cleanHosts(hosts []string) ([]string, []fault.Detail) {
+	var details []fault.Detail
+	if len(hosts) == 0 || len(hosts) > HostsMax {
+		details = append(details, fault.Detail{Field: "hosts", Message: fmt.Sprintf("must name 1 to %d hosts", HostsMax)})
+	}
+	cleaned := make([]string, len(hosts))
+	for i, host := range hosts {
+		cleaned[i] = strings.ToLower(host)
+		if !isHost(cleaned[i]) {
+			details = append(details, fault.Detail{
+				Field: fmt.Sprintf("hosts[%d]", i), Message: "must be the name of a host, with a port where it is not the usual one: api.example.com",
+			})
+		}
+	}
+	return cleaned, details
+}
+
+func isHost(text string) bool {
+	u, err := url.Parse("https://" + text)
+	if err != nil || u.Host != text || u.User != nil || u.Path != "" {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	} else if strings.HasSuffix(text, ":") {
+		return false
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return true
+	}
+	return hostPattern.MatchString(u.Hostname())
+}
+
+// Bound reports whether a secret of these hosts may be sent to an address.
+func Bound(hosts []string, address *url.URL) bool {
+	port := address.Port()
+	usual := port == "" || port == "443" && address.Scheme == "https" || port == "80" && address.Scheme == "http"
+	for _, host := range hosts {
+		bound, err := url.Parse("//" + host)
+		if err != nil || !strings.EqualFold(bound.Hostname(), address.Hostname()) {
+			continue
+		}
+		if bound.Port() == port || bound.Port() == "" && usual {
+			return true
+		}
+	}
+	return false
+}

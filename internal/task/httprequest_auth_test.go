@@ -1,0 +1,220 @@
+package task
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/egress"
+	"tranche/internal/workflow"
+)
+
+const hunter = "hunter2 & more"
+
+// secretive compiles an http-request that may reach the target with the secret
+// "key", bound to the target's host, and "other", bound to another.
+func (s *target) secretive(t *testing.T, config string) workflow.Program {
+	t.Helper()
+	open, err := egress.ParseAllow("127.0.0.1/32")
+	require.NoError(t, err)
+	reveal := func(_ context.Context, tenant uuid.UUID, name string) (Secret, bool, error) {
+		bound := func(u *url.URL) bool { return u.Host == s.Listener.Addr().String() && name != "other" }
+		return Secret{Value: hunter, Bound: bound}, name != "none" && tenant == uuid.Nil, nil
+	}
+	types := Types(Ports{HTTP: egress.New(open), RevealSecret: reveal})
+	p, details := compile(t, types, "http-request", strings.ReplaceAll(config, "URL", s.URL))
+	require.Empty(t, details, config)
+	return p
+}
+
+func TestHTTPRequestAuth(t *testing.T) {
+	t.Parallel()
+	s := serve(t, ok)
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("Ada:"+hunter))
+	for config, want := range map[string][2]string{
+		`{"url":"URL/","auth":{"type":"bearer","secret":"key"}}`:                                                     {"Authorization", "Bearer " + hunter},
+		`{"url":"URL/","auth":{"type":"basic","secret":"key","username":"{{ input.name }}"}}`:                        {"Authorization", basic},
+		`{"url":"URL/","auth":{"type":"apiKey","secret":"key"}}`:                                                     {"X-Api-Key", hunter},
+		`{"url":"URL/","auth":{"type":"apiKey","secret":"key","header":"X-Other"}}`:                                  {"X-Other", hunter},
+		`{"url":"URL/","headers":{"X-Custom":{"secret":"key"},"X-Plain":"a"}}`:                                       {"X-Custom", hunter},
+		`{"url":"URL/a?b=c","auth":{"type":"apiKey","secret":"key","query":"k"},"headers":{"X-A":{"secret":"key"}}}`: {"X-A", hunter},
+	} {
+		_, err := s.secretive(t, config).Run(t.Context(), callWith(t, `{"name":"Ada"}`))
+		require.NoError(t, err, config)
+		require.Equal(t, want[1], s.last(t).header.Get(want[0]), config)
+		if strings.Contains(config, "query") {
+			require.Equal(t, "/a?b=c&k=hunter2+%26+more", s.last(t).uri)
+		}
+	}
+}
+
+func TestHTTPRequestSecretsGoNowhereElse(t *testing.T) {
+	t.Parallel()
+	s := serve(t, ok)
+	for config, message := range map[string]string{
+		`{"url":"URL/","auth":{"type":"bearer","secret":"none"}}`:                                                                 "there is no secret none",
+		`{"url":"URL/","auth":{"type":"bearer","secret":"other"}}`:                                                                "secret other must not be sent to this host",
+		`{"url":"URL/","headers":{"X-A":{"secret":"other"}}}`:                                                                     "secret other must not be sent to this host",
+		`{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"http://127.0.0.1:1/","clientId":"c"}}`: "must not be sent to the host of tokenUrl",
+	} {
+		failed := failing(t, s.secretive(t, config), `{}`)
+		require.Equal(t, codeSecret, failed.Code)
+		require.Contains(t, failed.Message, message)
+	}
+	require.Empty(t, s.all())
+}
+
+func TestHTTPRequestAuthRefusals(t *testing.T) {
+	t.Parallel()
+	const at = "tasks[0].config."
+	with := func(auth string) string { return `{"url":"https://example.com/","auth":` + auth + `}` }
+	requireRefusals(t, "http-request", []refusal{
+		{with(`{}`), at + "auth.type", "is required"},
+		{with(`{"type":"digest","secret":"s"}`), at + "auth.type", "must be one of"},
+		{with(`{"type":"bearer"}`), at + "auth.secret", "is required"},
+		{with(`{"type":"bearer","secret":"s","username":"u"}`), at + "auth.username", "is not a member"},
+		{with(`{"type":"basic","secret":"s"}`), at + "auth.username", "is required"},
+		{with(`{"type":"apiKey","secret":"s","header":"Host"}`), at + "auth.header", "is not a header that can be set"},
+		{with(`{"type":"apiKey","secret":"s","header":"A","query":"b"}`), at + "auth.query", "header is there as well"},
+		{with(`{"type":"oauth2ClientCredentials","secret":"s"}`), at + "auth.tokenUrl", "is required"},
+		{with(`{"type":"oauth2ClientCredentials","secret":"s","clientId":"c","tokenUrl":"ftp://a/"}`), at + "auth.tokenUrl", "http"},
+		{`{"url":"https://example.com/","headers":{"X-A":{"secret":"s","x":1}}}`, at + "headers.X-A.x", "is not a member"},
+		{`{"url":"https://example.com/","headers":{"X-A":{}}}`, at + "headers.X-A.secret", "is required"},
+		{`{"url":"https://example.com/","headers":{"authorization":"{{ input.a }}"},"auth":{"type":"bearer","secret":"s"}}`, at + "headers.Authorization", "is set by auth"},
+		{`{"url":"https://example.com/","body":1,"bodyForm":{}}`, at + "bodyForm", "body is there as well"},
+		{`{"url":"https://example.com/","followRedirects":4}`, at + "followRedirects", "between 0 and 3"},
+	})
+}
+
+func TestOAuth2TokensAreKept(t *testing.T) {
+	t.Parallel()
+	granted, stale := 0, false
+	var s *target
+	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			granted++
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"Bearer","expires_in":3600}`, granted)
+			return
+		}
+		if stale && r.Header.Get("Authorization") == "Bearer token-1" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, "you sent "+r.Header.Get("Authorization"))
+	})
+	p := s.secretive(t, `{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL/token","clientId":"c d","scope":"read"}}`)
+	for range 3 {
+		output, _ := run(t, p, `{}`)
+		require.Contains(t, output, "you sent Bearer [redacted]")
+	}
+	require.Equal(t, 1, granted)
+	asked := s.all()[0]
+	require.Equal(t, "grant_type=client_credentials&scope=read", asked.body)
+	require.Equal(t, "Basic "+base64.StdEncoding.EncodeToString([]byte(url.QueryEscape("c d")+":"+url.QueryEscape(hunter))), asked.header.Get("Authorization"))
+
+	stale = true // the service takes the kept token no more
+	run(t, p, `{}`)
+	require.Equal(t, 2, granted)
+
+	later := callWith(t, `{}`)
+	later.At = later.At.Add(time.Hour)
+	_, err := p.Run(t.Context(), later)
+	require.NoError(t, err)
+	require.Equal(t, 3, granted)
+}
+
+func TestOAuth2WithoutAToken(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{`{}`, `x`, `{"access_token":""}`, `{"access_token":"a","token_type":"mac"}`} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+		p := s.secretive(t, `{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL/token","clientId":"c","clientAuth":"body"}}`)
+		failed := failing(t, p, `{}`)
+		require.Equal(t, workflow.CodeExternalService, failed.Code, answer)
+		require.Contains(t, s.all()[0].body, "client_secret=hunter2+%26+more")
+		require.Len(t, s.all(), 1)
+	}
+}
+
+func TestSecretsAreBlottedOutOfResults(t *testing.T) {
+	t.Parallel()
+	pair := base64.StdEncoding.EncodeToString([]byte("u:" + hunter))
+	echo := map[string]string{
+		"plain": hunter, "base64": base64.StdEncoding.EncodeToString([]byte(hunter)), "raw": base64.RawURLEncoding.EncodeToString([]byte(hunter)),
+		"query": url.QueryEscape(hunter), "path": url.PathEscape(hunter), "pair": "Basic " + pair, hunter: "name",
+	}
+	var members []string
+	for name, value := range echo {
+		members = append(members, fmt.Sprintf("%q:%q", name, "<"+value+">"))
+	}
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Echo", hunter)
+		_, _ = io.WriteString(w, `{`+strings.Join(members, ",")+`,"list":["`+hunter+`",1.10]}`)
+	})
+	output, _ := run(t, s.secretive(t, `{"url":"URL/","auth":{"type":"basic","secret":"key","username":"u"}}`), `{}`)
+	for _, secret := range []string{"hunter2", pair, base64.StdEncoding.EncodeToString([]byte(hunter)), base64.RawURLEncoding.EncodeToString([]byte(hunter))} {
+		require.NotContains(t, output, secret)
+	}
+	require.Contains(t, output, `"plain":"<[redacted]>"`)
+	require.Contains(t, output, `"list":["[redacted]",1.10]`)
+}
+
+func TestHTTPRequestRedirects(t *testing.T) {
+	t.Parallel()
+	elsewhere := serve(t, ok)
+	var s *target
+	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/once":
+			http.Redirect(w, r, "/end", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, elsewhere.URL+"/end", http.StatusTemporaryRedirect)
+		case "/round":
+			http.Redirect(w, r, "/round", http.StatusFound)
+		case "/file":
+			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		}
+	})
+	auth := `,"auth":{"type":"apiKey","secret":"key"},"headers":{"X-Plain":"a"}`
+	run(t, s.secretive(t, `{"url":"URL/once","followRedirects":1`+auth+`}`), `{}`)
+	require.Equal(t, hunter, s.last(t).header.Get("X-Api-Key"))
+	run(t, s.secretive(t, `{"url":"URL/away","followRedirects":1`+auth+`}`), `{}`)
+	require.Empty(t, elsewhere.last(t).header.Get("X-Api-Key"))
+	require.Empty(t, elsewhere.last(t).header.Get("X-Plain"))
+	require.Equal(t, "e1/t", elsewhere.last(t).header.Get("Idempotency-Key"))
+	for _, config := range []string{`{"url":"URL/once"}`, `{"url":"URL/round","followRedirects":3}`} {
+		failed := failing(t, s.secretive(t, config), `{}`)
+		require.Equal(t, http.StatusFound, failed.StatusCode)
+	}
+	failed := failing(t, s.secretive(t, `{"url":"URL/file","followRedirects":3}`), `{}`)
+	require.Equal(t, workflow.CodeExternalService, failed.Code)
+}
+
+func TestHTTPRequestBodies(t *testing.T) {
+	t.Parallel()
+	s := serve(t, ok)
+	_, err := s.request(t, `{"url":"URL/","method":"POST","bodyForm":{"a":"x y","b":["{{ input.n }}",2],"c":"{{ input.none }}"}}`).Run(t.Context(), callWith(t, `{"n":1.10}`))
+	require.NoError(t, err)
+	require.Equal(t, "a=x%20y&b=1.10&b=2", s.last(t).body)
+	require.Equal(t, "application/x-www-form-urlencoded", s.last(t).header.Get("Content-Type"))
+	p := s.request(t, `{"url":"URL/","method":"PUT","bodyBase64":"{{ input.file }}","headers":{"Content-Type":"image/png"}}`)
+	_, err = p.Run(t.Context(), callWith(t, `{"file":"AAH/"}`))
+	require.NoError(t, err)
+	require.Equal(t, "\x00\x01\xff", s.last(t).body)
+	require.Equal(t, "image/png", s.last(t).header.Get("Content-Type"))
+	_, err = p.Run(t.Context(), callWith(t, `{"file":"not base64"}`))
+	var failed *workflow.TaskError
+	require.True(t, errors.As(err, &failed))
+	require.Equal(t, codeInvalidRequest, failed.Code)
+}

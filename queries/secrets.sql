@@ -1,0 +1,17 @@
+-- name: SecretPut :one
+INSERT INTO secrets (tenant_id, name, value, hosts)
+VALUES (@tenant_id, @name, @value, @hosts::text[])
+ON CONFLICT (tenant_id, name) DO UPDATE SET value = excluded.value, hosts = excluded.hosts, updated_at = now()
+RETURNING name, hosts, created_at, updated_at;
+
+-- name: SecretGet :one
+SELECT name, hosts, created_at, updated_at FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
+
+-- name: SecretReveal :one
+SELECT value, hosts, updated_at FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
+
+-- name: SecretCount :one
+SELECT count(*) FROM secrets WHERE tenant_id = @tenant_id AND name <> @name;
+
+-- name: SecretDelete :execrows
+DELETE FROM secrets WHERE tenant_id = @tenant_id AND name = @name;

@@ -198,8 +198,9 @@ func TestRunWithoutEffectsIsOneTransaction(t *testing.T) {
 	}
 	const times = 200
 	idle := run(0)
-	// The reading itself commits a few times, which may be reported early or late.
-	require.InDelta(t, times, run(times)-idle, 8)
+	// The reading itself commits too, and so does autovacuum where it comes by; a
+	// second transaction for each run would double the number.
+	require.InDelta(t, times, run(times)-idle, times/4)
 }
 
 func TestRunWithEffect(t *testing.T) {

@@ -56,6 +56,10 @@ openapi: ## write the golden OpenAPI document anew
 bench: ## benchmarks of the engine and the expressions alone
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
+.PHONY: bench-lists
+bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)
+	$(GO) test ./queries -run '^$$' -bench ExecutionList -benchtime 3000x -timeout 60m -args -list-rows 10000000
+
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME (30s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -63,7 +63,7 @@ type (
 		WorkflowVersion string `query:"workflow-version" maxLength:"16" doc:"Only those of workflows of this version." example:"v1"`
 		WorkflowAlias   string `query:"workflow-alias" maxLength:"64" doc:"Only those of workflows of this alias." example:"pre-qualification"`
 		WorkflowType    string `query:"workflow-type" maxLength:"100" doc:"Only those of workflows of this type."`
-		Search          string `query:"search" maxLength:"255" doc:"Only those whose id, borrowerId or billableId begins with it (without regard to case), whose workflowAlias begins with it or has it as a word, or of which it is a tag."`
+		Search          string `query:"search" maxLength:"255" doc:"Only those whose id, borrowerId, billableId or workflowAlias begins with it, whose workflowAlias has it as a word, or of which it is a tag."`
 		SortBy          string `query:"sort-by" enum:"createdAt" default:"createdAt" doc:"What the list is ordered by; executions created in the same millisecond by their id."`
 		SortDirection   string `query:"sort-direction" enum:"asc,desc" default:"desc" doc:"desc: newest first."`
 		Tags            string `query:"tags" maxLength:"4000" doc:"Only those that have all of these tags, separated by commas."`

@@ -137,10 +137,11 @@ func listModel(all []listed, q url.Values) []listed {
 }
 
 func (e *listed) matches(search string) bool {
-	begins := func(text string) bool { return strings.HasPrefix(strings.ToLower(text), strings.ToLower(search)) }
+	lower := strings.ToLower(search)
+	begins := func(text string) bool { return strings.HasPrefix(text, search) }
 	words := strings.FieldsFunc(e.alias, func(r rune) bool { return strings.ContainsRune("-_", r) })
-	return search == "" || begins(e.id.String()) || begins(e.borrower) || begins(e.billable) || begins(e.alias) ||
-		slices.Contains(words, strings.ToLower(search)) || slices.Contains(e.tags, search)
+	return search == "" || strings.HasPrefix(e.id.String(), lower) || begins(e.borrower) || begins(e.billable) || strings.HasPrefix(e.alias, lower) ||
+		slices.Contains(words, lower) || slices.Contains(e.tags, search)
 }
 
 func parsedDate(text string) (time.Time, bool) {

@@ -44,11 +44,11 @@ CREATE INDEX executions_workflow ON executions (tenant_id, workflow_id, id DESC)
 CREATE INDEX executions_batch ON executions (batch_id, item_index) WHERE batch_id IS NOT NULL;
 -- What lists look for among many executions of other kinds: rare statuses,
 -- single executions beside the items of batches, and whom or what they are about,
--- without regard to case and by prefix.
+-- by prefix too.
 CREATE INDEX executions_status ON executions (tenant_id, status, id DESC) WHERE status <> 'completed';
 CREATE INDEX executions_single ON executions (tenant_id, id DESC) WHERE batch_id IS NULL;
-CREATE INDEX executions_borrower ON executions (tenant_id, lower(borrower_id) COLLATE "C", id DESC) WHERE borrower_id IS NOT NULL;
-CREATE INDEX executions_billable ON executions (tenant_id, lower(billable_id) COLLATE "C", id DESC) WHERE billable_id IS NOT NULL;
+CREATE INDEX executions_borrower ON executions (tenant_id, borrower_id COLLATE "C", id DESC) WHERE borrower_id IS NOT NULL;
+CREATE INDEX executions_billable ON executions (tenant_id, billable_id COLLATE "C", id DESC) WHERE billable_id IS NOT NULL;
 CREATE INDEX executions_tags ON executions USING gin (tags) WHERE tags <> '{}';
 
 CREATE TABLE execution_payloads (

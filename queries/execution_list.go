@@ -49,8 +49,7 @@ type ExecutionListParams struct {
 
 // ExecutionSearch is a text that any of several columns may match.
 type ExecutionSearch struct {
-	// Text begins the borrower's or the billable id, without regard to case, or
-	// is one of the tags.
+	// Text begins the borrower's or the billable id, or is one of the tags.
 	Text string
 	// WorkflowIDs are the workflows whose alias matches.
 	WorkflowIDs []uuid.UUID
@@ -69,23 +68,33 @@ type BatchSender interface {
 // CountMax. The statements are built for the filters that are given and planned
 // with their values: one plan for all of them would read a tenant's every row.
 func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
-	page, pageArgs := p.page()
-	count, countArgs := p.count()
+	statements := p.Statements()
 	batch := &pgx.Batch{}
 	// It holds to the end of the flight, which is one transaction.
 	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`)
-	batch.Queue(page, pageArgs...).Query(func(rows pgx.Rows) error {
+	batch.Queue(statements[0].SQL, statements[0].Args...).Query(func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[ExecutionGetRow])
 		return err
 	})
-	batch.Queue(count, countArgs...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	batch.Queue(statements[1].SQL, statements[1].Args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 	if err := db.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, 0, fmt.Errorf("list executions: %w", err)
 	}
 	return found, total, nil
 }
 
-func (p *ExecutionListParams) page() (sql string, args []any) {
+// Statement is SQL with the values of its parameters.
+type Statement struct {
+	SQL  string
+	Args []any
+}
+
+// Statements are what ExecutionList asks: the page, then the count.
+func (p *ExecutionListParams) Statements() [2]Statement {
+	return [2]Statement{p.page(), p.count()}
+}
+
+func (p *ExecutionListParams) page() Statement {
 	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
 	b.Select(executionColumns).From("executions e").
 		JoinWithOption(sqlbuilder.LeftJoin, "execution_batches b", "b.tenant_id = e.tenant_id", "b.id = e.batch_id").
@@ -99,16 +108,21 @@ func (p *ExecutionListParams) page() (sql string, args []any) {
 		b.Where(after + b.Var(p.After))
 	}
 	b.OrderBy("e.id " + direction)
-	return b.Build()
+	return build(b)
 }
 
-func (p *ExecutionListParams) count() (sql string, args []any) {
+func (p *ExecutionListParams) count() Statement {
 	matching := sqlbuilder.PostgreSQL.NewSelectBuilder()
 	matching.Select("1").From("executions e").Limit(p.CountMax)
 	p.narrow(matching)
 	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
 	b.Select("count(*)").From(b.BuilderAs(matching, "matching"))
-	return b.Build()
+	return build(b)
+}
+
+func build(b *sqlbuilder.SelectBuilder) Statement {
+	sql, args := b.Build()
+	return Statement{sql, args}
 }
 
 // narrow adds the conditions of the filters, each in the form that an index of
@@ -119,10 +133,10 @@ func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 		b.Where("e.workflow_id = ANY (" + b.Var(p.WorkflowIDs) + "::uuid[])")
 	}
 	if p.BillableID != "" {
-		b.Where(b.Equal("e.billable_id", p.BillableID), lower("e.billable_id")+" = lower("+b.Var(p.BillableID)+")")
+		b.Where(b.Equal(binary("e.billable_id"), p.BillableID))
 	}
 	if p.BorrowerID != "" {
-		b.Where(b.Equal("e.borrower_id", p.BorrowerID), lower("e.borrower_id")+" = lower("+b.Var(p.BorrowerID)+")")
+		b.Where(b.Equal(binary("e.borrower_id"), p.BorrowerID))
 	}
 	if p.Status != "" {
 		b.Where(b.Equal("e.status", p.Status))
@@ -150,8 +164,8 @@ func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 func (s *ExecutionSearch) condition(b *sqlbuilder.SelectBuilder) string {
 	prefix := b.Var(likePrefix(s.Text))
 	alternatives := []string{
-		"(e.borrower_id IS NOT NULL AND " + lower("e.borrower_id") + " LIKE lower(" + prefix + "))",
-		"(e.billable_id IS NOT NULL AND " + lower("e.billable_id") + " LIKE lower(" + prefix + "))",
+		binary("e.borrower_id") + " LIKE " + prefix,
+		binary("e.billable_id") + " LIKE " + prefix,
 		"(e.tags <> '{}' AND e.tags @> ARRAY[" + b.Var(s.Text) + "::text])",
 	}
 	if len(s.WorkflowIDs) > 0 {
@@ -163,8 +177,8 @@ func (s *ExecutionSearch) condition(b *sqlbuilder.SelectBuilder) string {
 	return b.Or(alternatives...)
 }
 
-// lower is a column as its index has it.
-func lower(column string) string { return "lower(" + column + `) COLLATE "C"` }
+// binary is a column in the order of its index, which serves prefixes too.
+func binary(column string) string { return column + ` COLLATE "C"` }
 
 // likePrefix is the pattern of what begins with text.
 func likePrefix(text string) string {

@@ -31,6 +31,7 @@ func TestErrorContract(t *testing.T) {
 		for _, path := range []string{"/", "/v2", "/v2/workflows/", "/v2/workflows/x/unknown", "/v3/workflows", "//v2/workflows"} {
 			c.Get(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 		}
+		c.Do(t, "BREW", "/nothing", nil).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 		for path, allow := range map[string]string{
 			"/v2/workflows":             "GET, POST, HEAD",
 			"/v2/workflows/x":           "GET, PUT, DELETE, HEAD",

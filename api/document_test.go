@@ -193,6 +193,8 @@ func TestDocumentIsServed(t *testing.T) {
 	require.Equal(t, http.StatusOK, get("/openapi.json", "If-None-Match", `"other"`).Code)
 
 	require.Equal(t, "/docs/", get("/docs").Header().Get("Location"))
+	require.Contains(t, get("/docs/nothing.js").Body.String(), `"NOT_FOUND"`)
+	require.Equal(t, http.StatusNotFound, get("/docs/nothing.js").Code)
 	page := get("/docs/")
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), "/openapi.json")

@@ -164,6 +164,10 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, method)
 		}
 	}
+	if len(allowed) == 0 { // chi asks for a method that it does not know before it looks at the path
+		s.notFound(w, r)
+		return
+	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
 	}

@@ -35,13 +35,14 @@ func main() {
 type commandLine struct {
 	LogLevel slog.Level `name:"log-level" env:"TRANCHE_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level of what is logged to stderr: debug, info, warn or error."`
 
-	Demo    demoCommand    `cmd:"" help:"Show everything at work, with nothing to set up."`
-	Serve   serveCommand   `cmd:"" help:"Run the service."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database to the schema of this program."`
-	Tenant  tenantCommands `cmd:"" help:"Create and revoke tenants, and set their limits."`
-	Client  clientCommands `cmd:"" help:"Create, list and revoke the clients that call the API, and rotate their secrets."`
-	Key     keyCommands    `cmd:"" help:"Rotate the keys that sign access tokens."`
-	Audit   auditCommand   `cmd:"" help:"Show who did what, and which requests were refused."`
+	Demo     demoCommand      `cmd:"" help:"Show everything at work, with nothing to set up."`
+	Serve    serveCommand     `cmd:"" help:"Run the service."`
+	Migrate  migrateCommand   `cmd:"" help:"Bring the database to the schema of this program."`
+	Tenant   tenantCommands   `cmd:"" help:"Create and revoke tenants, and set their limits."`
+	Client   clientCommands   `cmd:"" help:"Create, list and revoke the clients that call the API, and rotate their secrets."`
+	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens."`
+	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
+	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
 }
 
 // console is where commands write: results to Out, everything else to Err.

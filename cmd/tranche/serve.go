@@ -29,6 +29,7 @@ type serveCommand struct {
 	WorkerConns int32 `name:"worker-conns" env:"TRANCHE_WORKER_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for background work (${default})."`
 	databaseFlags
 	keyFlags
+	messageFlags
 
 	exceptions egress.Exceptions
 	proxies    []netip.Prefix
@@ -100,6 +101,10 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	if err != nil {
 		return nil, err
 	}
+	senders, err := c.messageFlags.senders()
+	if err != nil {
+		return nil, err
+	}
 	pool, err := db.pool(ctx)
 	if err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	return service.New(ctx, service.Config{
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
-		Keys: keys, Egress: c.exceptions, TrustedProxies: c.proxies, Clock: time.Now, Log: log,
+		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies, Clock: time.Now, Log: log,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/identity"
 	"tranche/internal/postgres"
 	"tranche/internal/seal"
 	"tranche/queries"
@@ -184,4 +185,17 @@ func (v *verifier) end(headReason string) *Break {
 	default:
 		return nil
 	}
+}
+
+// Tenants returns the tenants that have a chain of evidence.
+func Tenants(ctx context.Context, pool *pgxpool.Pool) ([]identity.Tenant, error) {
+	rows, err := queries.New().SysEvidenceTenantList(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("list the tenants with evidence: %w", postgres.Translate(err))
+	}
+	tenants := make([]identity.Tenant, len(rows))
+	for i, row := range rows {
+		tenants[i] = identity.Tenant{ID: row.ID, Slug: row.Slug}
+	}
+	return tenants, nil
 }

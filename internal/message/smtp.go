@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/mail"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,6 @@ func NewSMTP(config SMTPConfig) (*SMTP, error) {
 	}
 	s := &SMTP{host: address.Hostname(), from: *from, domain: from.Address[strings.LastIndexByte(from.Address, '@')+1:]}
 	s.options = []gomail.Option{
-		gomail.WithTimeout(sendTimeMax),
 		gomail.WithTLSConfig(&tls.Config{ServerName: s.host, RootCAs: config.RootCAs, MinVersion: tls.VersionTLS12}),
 	}
 	port, auth := 587, gomail.SMTPAuthAutoDiscover
@@ -87,7 +87,11 @@ func (s *SMTP) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	client, err := gomail.NewClient(s.host, s.options...)
+	// go-mail looks at the context while it connects only; its own time limit
+	// covers each step after that.
+	deadline, _ := ctx.Deadline()
+	patience := max(time.Until(deadline), time.Millisecond)
+	client, err := gomail.NewClient(s.host, append(slices.Clone(s.options), gomail.WithTimeout(patience))...)
 	if err != nil {
 		return Receipt{}, failed("the SMTP client cannot be made")
 	}

@@ -1,0 +1,221 @@
+package message_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/message"
+)
+
+// nasty is a text that breaks out of what is not escaped.
+const nasty = "Your \"code\" is\n402971 & \\ {{id}} <b>ñ</b>"
+
+func sms() message.Message {
+	return message.Message{ID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12", Channel: message.SMS, To: "+525515550100", Text: nasty}
+}
+
+func newGateway(t *testing.T, config message.GatewayConfig) *message.Gateway {
+	t.Helper()
+	g, err := message.NewGateway(config, func() time.Time { return time.Unix(1795226965, 0) })
+	require.NoError(t, err)
+	return g
+}
+
+// TestGatewayShapes sends to the APIs of three providers as they document them.
+func TestGatewayShapes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config message.GatewayConfig
+		check  func(*testing.T, *http.Request, string)
+		answer string
+		status int
+		id     string
+	}{
+		"Twilio": {
+			message.GatewayConfig{
+				ContentType: "application/x-www-form-urlencoded", Body: "To={{to}}&From=%2B15005550006&Body={{text}}",
+				Header: "Authorization: Basic QUM6czNjcmV0\n", MessageID: "sid",
+			},
+			func(t *testing.T, r *http.Request, body string) {
+				t.Helper()
+				form, err := url.ParseQuery(body)
+				require.NoError(t, err)
+				require.Equal(t, url.Values{"To": {"+525515550100"}, "From": {"+15005550006"}, "Body": {nasty}}, form)
+				require.Equal(t, "Basic QUM6czNjcmV0", r.Header.Get("Authorization"))
+			},
+			`{"sid":"SM123","status":"queued"}`, http.StatusCreated, "SM123",
+		},
+		"Vonage": {
+			message.GatewayConfig{
+				ContentType: "application/json", Body: `{"from":"Acme","to":"{{to}}","text":"{{text}}","client-ref":"{{id}}"}`,
+				MessageID: "messages.0.message-id", Success: "messages.0.status=0",
+			},
+			func(t *testing.T, _ *http.Request, body string) {
+				t.Helper()
+				var got map[string]string
+				require.NoError(t, json.Unmarshal([]byte(body), &got))
+				require.Equal(t, map[string]string{
+					"from": "Acme", "to": "+525515550100", "text": nasty, "client-ref": "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12",
+				}, got)
+			},
+			`{"message-count":"1","messages":[{"message-id":"0A0000000123ABCD1","status":"0"}]}`, http.StatusOK, "0A0000000123ABCD1",
+		},
+		"WhatsApp Cloud API": {
+			message.GatewayConfig{
+				ContentType: "application/json; charset=utf-8", Header: "Authorization: Bearer s3cret",
+				Body:      `{"messaging_product":"whatsapp","to":"{{to}}","type":"text","text":{"body":"{{text}}"}}`,
+				MessageID: "messages.0.id",
+			},
+			func(t *testing.T, _ *http.Request, body string) {
+				t.Helper()
+				var got struct{ Text struct{ Body string } }
+				require.NoError(t, json.Unmarshal([]byte(body), &got))
+				require.Equal(t, nasty, got.Text.Body)
+			},
+			`{"messages":[{"id":"wamid.HBg"}]}`, http.StatusOK, "wamid.HBg",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				require.NoError(t, err)
+				require.Equal(t, http.MethodPost, r.Method)
+				require.Equal(t, c.config.ContentType, r.Header.Get("Content-Type"))
+				require.Equal(t, sms().ID, r.Header.Get("Idempotency-Key"))
+				require.Empty(t, r.Header.Get("Webhook-Signature"), "there is no secret")
+				c.check(t, r, string(body))
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, c.answer)
+			}))
+			t.Cleanup(server.Close)
+			c.config.URL = server.URL
+			receipt, err := newGateway(t, c.config).Send(t.Context(), sms())
+			require.NoError(t, err)
+			require.Equal(t, message.Receipt{Provider: "gateway", MessageID: c.id}, receipt)
+		})
+	}
+}
+
+func plainConfig(url string) message.GatewayConfig {
+	return message.GatewayConfig{URL: url, ContentType: "application/json", Body: `{"to":"{{to}}","text":"{{text}}"}`}
+}
+
+// TestGatewaySignature checks the signature by the text of Standard Webhooks.
+func TestGatewaySignature(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		mac := hmac.New(sha256.New, []byte("s3cret"))
+		fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp"), body)
+		require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), r.Header.Get("Webhook-Signature"))
+		require.Equal(t, "1795226965", r.Header.Get("Webhook-Timestamp"))
+	}))
+	t.Cleanup(server.Close)
+	config := plainConfig(server.URL)
+	config.Secret = "s3cret"
+	_, err := newGateway(t, config).Send(t.Context(), sms())
+	require.NoError(t, err)
+}
+
+func TestGatewayRefusals(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprint(w, text)
+		}
+	}
+	for name, c := range map[string]struct {
+		handler   http.HandlerFunc
+		permanent bool
+		reason    string
+	}{
+		"bad request":  {answer(400, "+525515550100 402971"), true, "400"},
+		"unauthorized": {answer(401, "s3cret"), true, "401"},
+		"too many":     {answer(429, ""), false, "429"},
+		"down":         {answer(503, ""), false, "503"},
+		"redirected":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 307) }, true, "307"},
+		"not taken":    {answer(200, `{"messages":[{"status":"29","error-text":"+525515550100"}]}`), true, "refused the message"},
+		"cut off":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "broke off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.handler)
+			t.Cleanup(server.Close)
+			config := plainConfig(server.URL)
+			config.Success = "messages.0.status=0"
+			_, err := newGateway(t, config).Send(t.Context(), sms())
+			requireError(t, err, c.permanent, c.reason)
+		})
+	}
+	t.Run("slow", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // only then the server sees the client go
+			<-r.Context().Done()
+		}))
+		t.Cleanup(server.Close)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := newGateway(t, plainConfig(server.URL)).Send(ctx, sms())
+		requireError(t, err, false, "in time")
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		t.Parallel()
+		_, err := newGateway(t, plainConfig("http://127.0.0.1:1")).Send(t.Context(), sms())
+		requireError(t, err, false, "could not be reached")
+	})
+}
+
+func TestGatewayConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*message.GatewayConfig){
+		"scheme":       func(c *message.GatewayConfig) { c.URL = "ftp://x" },
+		"no host":      func(c *message.GatewayConfig) { c.URL = "https://" },
+		"header":       func(c *message.GatewayConfig) { c.Header = "no colon" },
+		"type":         func(c *message.GatewayConfig) { c.ContentType = "text/xml" },
+		"not JSON":     func(c *message.GatewayConfig) { c.Body = `{{to}} {{text}}` },
+		"without text": func(c *message.GatewayConfig) { c.Body = `{"to":"{{to}}"}` },
+		"without to":   func(c *message.GatewayConfig) { c.Body = `{"text":"{{text}}"}` },
+	} {
+		config := plainConfig("https://gateway.example")
+		change(&config)
+		_, err := message.NewGateway(config, time.Now)
+		require.Error(t, err, name)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "mail")
+	senders := message.Senders{message.Email: message.Folder{Dir: dir}, message.SMS: message.Folder{Dir: dir}}
+	require.True(t, senders.Has(message.SMS))
+	require.False(t, senders.Has(message.WhatsApp))
+	for m, ending := range map[message.Message]string{letter(): ".email.eml", sms(): ".sms.txt"} {
+		receipt, err := senders.Send(t.Context(), m)
+		require.NoError(t, err)
+		require.Equal(t, m.ID+ending, receipt.MessageID)
+		text, err := os.ReadFile(filepath.Join(dir, receipt.MessageID))
+		require.NoError(t, err)
+		require.Contains(t, string(text), "402971")
+		require.Contains(t, string(text), m.To)
+	}
+	_, err := senders.Send(t.Context(), message.Message{Channel: message.WhatsApp})
+	requireError(t, err, true, "no provider is configured for whatsapp")
+}

@@ -33,6 +33,7 @@ type (
 	secretOutput struct{ Body Secret }
 )
 
+//nolint:gosec // an example that holds no secret
 const secretExample = `{"name":"bureau-key","hosts":["api.bureau.example"],"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:25.123Z"}`
 
 func secretRoutes(s *Server) {

@@ -12,7 +12,7 @@ import (
 // SignalRequest is a payload for a waiting task.
 type SignalRequest struct {
 	TaskID  string `json:"taskId" minLength:"1" maxLength:"512" doc:"The wait-for-signal task; in a nested graph its path, such as each[3].approval, unless only one task of that id waits." example:"approval"`
-	Payload JSON   `json:"payload,omitempty" doc:"What the task gives as its result; it must match the schema of the wait. null where absent."`
+	Payload JSON   `json:"payload,omitzero" doc:"What the task gives as its result; it must match the schema of the wait. null where absent."`
 }
 
 // SignalAccepted says that a signal was taken.

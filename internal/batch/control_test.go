@@ -119,7 +119,8 @@ func TestRetryModes(t *testing.T) {
 		"sources":      {"unsuccessful_sources_items", 2, []string{"OS/last", "OS/score", "S/last", "S/score"}, [4]int{8, 4, 4, 0}},
 		"both": {
 			"failed_and_unsuccessful_sources_items", 6,
-			[]string{"F/last", "OF/last", "OF/other", "OF/score", "OS/last", "OS/score", "S/last", "S/score", "SF/last", "SF/score"}, [4]int{8, 7, 1, 0},
+			[]string{"F/last", "OF/last", "OF/other", "OF/score", "OS/last", "OS/score", "S/last", "S/score", "SF/last", "SF/score"},
+			[4]int{8, 7, 1, 0},
 		},
 		"post-processing": {"post_processing", 0, nil, [4]int{8, 4, 4, 2}},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -23,9 +24,7 @@ func (c *Catalog) Link(ctx context.Context, tenantID uuid.UUID, plan *workflow.P
 		return plan, nil
 	}
 	l := linker{catalog: c, db: c.pool, tenantID: tenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{}}
-	for alias, version := range pins {
-		l.pins[alias] = version
-	}
+	maps.Copy(l.pins, pins)
 	if err := l.visit(ctx, plan, 0); err != nil {
 		return nil, err
 	}

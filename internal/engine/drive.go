@@ -76,7 +76,7 @@ func (d *drive) inline(actions []Action) bool {
 
 // step takes a step without effects and reports it.
 func (d *drive) step(ctx context.Context, action Action) Event {
-	scene, event := d.enter(action)
+	scene, event := d.enter(ctx, action)
 	if scene == nil {
 		return event
 	}
@@ -116,11 +116,11 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 
 // enter gives the scene of an action's graph. It is nil where the run cannot
 // begin, and the event says why.
-func (d *drive) enter(action Action) (*scene, Event) {
+func (d *drive) enter(ctx context.Context, action Action) (*scene, Event) {
 	if len(action.In) == 0 {
 		return &d.root, Event{}
 	}
-	scene, err := d.scene(action.In)
+	scene, err := d.scene(ctx, action.In)
 	if err != nil {
 		return nil, Event{Kind: EventRefused, In: action.In, Err: err, At: d.now()}
 	}
@@ -162,7 +162,7 @@ func (d *drive) start(ctx context.Context, action Action) {
 	if d.reports == nil {
 		d.reports, d.over = make(chan Event), make(chan struct{})
 	}
-	scene, refusal := d.enter(action)
+	scene, refusal := d.enter(ctx, action)
 	ctx, cancel := context.WithCancel(ctx)
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
 	if scene == nil {

@@ -249,7 +249,7 @@ func (s *simulation) perform(actions []Action) Event {
 				kind = EventPassed
 			}
 			return Event{Kind: kind, Task: action.Task, At: s.at}
-		case ActionRun, ActionFinish:
+		case ActionRun, ActionFinish, ActionItems, ActionTest, ActionStop:
 		}
 		s.checkOrder(action.Task)
 		attempt := s.state.Tasks[action.Task].Attempt

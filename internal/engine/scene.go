@@ -111,13 +111,13 @@ func (d *drive) graph(in Place) *workflow.Graph {
 }
 
 // scene returns the scene of a run that goes on. The error says why it cannot.
-func (d *drive) scene(in Place) (*scene, *workflow.TaskError) {
+func (d *drive) scene(ctx context.Context, in Place) (*scene, *workflow.TaskError) {
 	at := &d.root
 	for _, run := range in {
 		inner, known := at.inner[run]
 		if !known {
 			var err *workflow.TaskError
-			if inner, err = d.open(at, run); err != nil {
+			if inner, err = d.open(ctx, at, run); err != nil {
 				return nil, err
 			}
 		}
@@ -127,7 +127,7 @@ func (d *drive) scene(in Place) (*scene, *workflow.TaskError) {
 }
 
 // open makes the scene of a run.
-func (d *drive) open(outer *scene, run NestedRun) (*scene, *workflow.TaskError) {
+func (d *drive) open(ctx context.Context, outer *scene, run NestedRun) (*scene, *workflow.TaskError) {
 	task, nested := outer.graph.Tasks[run.Task], outer.tasks[run.Task].Nested
 	frame, nest := nested.frame(run.Index), task.Nest
 	s := &scene{
@@ -141,7 +141,7 @@ func (d *drive) open(outer *scene, run NestedRun) (*scene, *workflow.TaskError) 
 	case workflow.NestEach:
 		items, err := outer.itemsOf(run.Task)
 		if err != nil {
-			return nil, d.taskError(context.Background(), task, err)
+			return nil, d.taskError(ctx, task, err)
 		}
 		s.env.Item, s.env.Index = items[run.Index], run.Index
 	case workflow.NestLoop:
@@ -150,7 +150,7 @@ func (d *drive) open(outer *scene, run NestedRun) (*scene, *workflow.TaskError) 
 	}
 	d.addressed(s)
 	if nest.Graph == nil {
-		if err := d.isolate(s, task, frame); err != nil {
+		if err := d.isolate(ctx, s, task, frame); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +166,7 @@ func (d *drive) open(outer *scene, run NestedRun) (*scene, *workflow.TaskError) 
 
 // isolate makes a scene that of a workflow of its own, which sees its input
 // and nothing around it.
-func (d *drive) isolate(s *scene, task *workflow.Task, frame *Frame) *workflow.TaskError {
+func (d *drive) isolate(ctx context.Context, s *scene, task *workflow.Task, frame *Frame) *workflow.TaskError {
 	input := s.env.Item
 	if task.Nest.Kind == workflow.NestOnce {
 		input = map[string]any{}
@@ -176,7 +176,7 @@ func (d *drive) isolate(s *scene, task *workflow.Task, frame *Frame) *workflow.T
 		env.Now, env.Path = frame.StartedAt, strings.TrimSuffix(s.prefix, ".")
 		var err error
 		if input, err = tree.Eval(&env); err != nil {
-			return d.taskError(context.Background(), task, err)
+			return d.taskError(ctx, task, err)
 		}
 	}
 	object, isObject := input.(map[string]any)

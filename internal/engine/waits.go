@@ -90,7 +90,7 @@ func framesOf(tasks []TaskState, i, index int) (run []TaskState, over bool) {
 	if tasks == nil {
 		return nil, false
 	}
-	switch t := &tasks[i]; t.Status { //nolint:exhaustive // the others have ended
+	switch t := &tasks[i]; t.Status {
 	case StatusPending, StatusRunning, StatusWaiting:
 		if t.Nested == nil || index >= t.Nested.Next {
 			return nil, false

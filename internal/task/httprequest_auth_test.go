@@ -99,8 +99,7 @@ func TestHTTPRequestAuthRefusals(t *testing.T) {
 func TestOAuth2TokensAreKept(t *testing.T) {
 	t.Parallel()
 	granted, stale := 0, false
-	var s *target
-	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/token" {
 			granted++
 			w.Header().Set("Content-Type", "application/json")
@@ -173,8 +172,7 @@ func TestSecretsAreBlottedOutOfResults(t *testing.T) {
 func TestHTTPRequestRedirects(t *testing.T) {
 	t.Parallel()
 	elsewhere := serve(t, ok)
-	var s *target
-	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/once":
 			http.Redirect(w, r, "/end", http.StatusFound)

@@ -2,7 +2,8 @@ package jobs
 
 import "github.com/riverqueue/river"
 
-// PartitionMaintenance makes the partitions of the coming months.
+// PartitionMaintenance makes the partitions of the coming months, drops old ones
+// where the operator asks for it, and sweeps what has expired.
 type PartitionMaintenance struct{}
 
 // Kind names the job.

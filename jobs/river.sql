@@ -7,5 +7,7 @@ CREATE TABLE river.river_job (
     attempted_by text[],
     scheduled_at timestamptz           NOT NULL,
     kind         text                  NOT NULL,
-    queue        text                  NOT NULL
+    queue        text                  NOT NULL,
+    args         jsonb                 NOT NULL,
+    errors       jsonb[]
 );

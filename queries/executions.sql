@@ -160,3 +160,6 @@ SELECT pg_notify(@channel::text, @payload::text);
 -- name: SysExecutionListLost :many
 -- Those of the executions that the process does not hold any more.
 SELECT id FROM executions WHERE id = ANY (@ids::uuid[]) AND lease_process_id IS DISTINCT FROM @process_id::uuid;
+
+-- name: SysExecutionPartitionsDrop :many
+SELECT execution_partitions_drop(@months_kept)::text AS month;

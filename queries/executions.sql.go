@@ -708,6 +708,30 @@ func (q *Queries) SysExecutionListLost(ctx context.Context, db DBTX, arg SysExec
 	return items, nil
 }
 
+const sysExecutionPartitionsDrop = `-- name: SysExecutionPartitionsDrop :many
+SELECT execution_partitions_drop($1)::text AS month
+`
+
+func (q *Queries) SysExecutionPartitionsDrop(ctx context.Context, db DBTX, monthsKept int32) ([]string, error) {
+	rows, err := db.Query(ctx, sysExecutionPartitionsDrop, monthsKept)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var month string
+		if err := rows.Scan(&month); err != nil {
+			return nil, err
+		}
+		items = append(items, month)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysExecutionPartitionsMake = `-- name: SysExecutionPartitionsMake :exec
 SELECT execution_partitions_make($1)
 `

@@ -17,6 +17,9 @@ import (
 	"tranche/internal/egress"
 )
 
+// retentionMonthsMin is longer than any execution may take.
+const retentionMonthsMin = 2
+
 // serveCommand runs the service until it is told to stop.
 type serveCommand struct {
 	Addr        string       `name:"addr" env:"TRANCHE_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default})."`
@@ -27,6 +30,9 @@ type serveCommand struct {
 
 	APIConns    int32 `name:"api-conns" env:"TRANCHE_API_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for requests (${default})."`
 	WorkerConns int32 `name:"worker-conns" env:"TRANCHE_WORKER_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for background work (${default})."`
+
+	RetentionMonths int `name:"retention-months" env:"TRANCHE_RETENTION_MONTHS" group:"Database" default:"0" placeholder:"N" help:"For how many whole months executions are kept before their partitions are dropped, at least 2; 0 keeps them for ever (${default})."`
+
 	databaseFlags
 	keyFlags
 	messageFlags
@@ -57,6 +63,9 @@ func (c *serveCommand) AfterApply() (err error) {
 	}
 	if c.APIConns < 1 || c.WorkerConns < 1 {
 		return errors.New("--api-conns and --worker-conns are at least 1")
+	}
+	if c.RetentionMonths != 0 && c.RetentionMonths < retentionMonthsMin {
+		return errors.New("--retention-months is 0 or at least 2")
 	}
 	if c.PublicURL == "" {
 		return nil
@@ -123,7 +132,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
 	}
 	return service.New(ctx, service.Config{
-		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns,
+		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns, RetentionMonths: c.RetentionMonths,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
 		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies, Clock: time.Now, Log: log,
 	})

@@ -103,6 +103,14 @@ func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) e
 	return nil
 }
 
+// Sweep forgets the keys that have expired.
+func Sweep(ctx context.Context, db queries.DBTX) error {
+	if _, err := queries.New().SysIdempotencyKeyDeleteOld(ctx, db, TTL.Seconds()); err != nil {
+		return postgres.Translate(fmt.Errorf("forget idempotency keys: %w", err))
+	}
+	return nil
+}
+
 // Find returns what is remembered of the request that took a key; nil if none
 // did.
 func Find(ctx context.Context, db queries.DBTX, key *Key) (*Kept, error) {

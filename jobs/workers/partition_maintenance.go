@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"tranche/internal/idempotency"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -20,13 +21,23 @@ const signalKeep = 24 * time.Hour
 
 type partitionMaintenance struct {
 	river.WorkerDefaults[jobs.PartitionMaintenance]
-	pool *pgxpool.Pool
+	pool            *pgxpool.Pool
+	retentionMonths int
 }
 
-// Work makes the partitions that do not exist yet, and sweeps the signals of
-// executions that have ended.
+// Work makes the partitions that do not exist yet, drops those that are past
+// their retention, and sweeps what is of no use any more: idempotency keys, and
+// signals of executions that have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	if err := queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead); err != nil {
+		return err
+	}
+	if w.retentionMonths > 0 {
+		if _, err := queries.New().SysExecutionPartitionsDrop(ctx, w.pool, int32(w.retentionMonths)); err != nil {
+			return err
+		}
+	}
+	if err := idempotency.Sweep(ctx, w.pool); err != nil {
 		return err
 	}
 	return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, job.CreatedAt.Add(-signalKeep))

@@ -19,13 +19,16 @@ type Parts struct {
 	Executions *execution.Service
 	Batches    *batch.Service
 	Consents   *consent.Service
+	// RetentionMonths is for how many whole months executions are kept; 0 keeps
+	// them for ever.
+	RetentionMonths int
 }
 
 // New registers the worker of every kind. All kinds are registered in every
 // process that works, whatever it was started for.
 func New(p Parts) *river.Workers {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool})
+	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool, retentionMonths: p.RetentionMonths})
 	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
 	river.AddWorker(workers, executions)
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})

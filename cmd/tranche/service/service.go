@@ -54,6 +54,9 @@ type Config struct {
 	// APIConns and WorkerConns are the sizes of the connection pools; 0 takes
 	// the defaults of package postgres.
 	APIConns, WorkerConns int32
+	// RetentionMonths is for how many whole months executions are kept; 0 keeps
+	// them for ever.
+	RetentionMonths int
 
 	Role Role
 	// BaseURL is what links to this service begin with.

@@ -1,0 +1,329 @@
+package api_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+func testAuthorizationRecord(t *testing.T, d *desk) {
+	t.Helper()
+	tenant := d.Tenant(t)
+	c := tenant.As(t, identity.RoleIntegration)
+	made := c.Post(t, "/v1/authorizations", map[string]any{
+		"tenant": tenant.ID.String(), "key": "credit-report", "label": "Crédito", "identityKey": "curp", "identityValue": "GOMA900101",
+		"formId": "form-17", "borrowerId": "B-1", "ipAddress": "2001:db8::1", "policyLink": "https://acme.example/privacy", "externalId": "crm-1",
+		"tags": []string{"web", "móvil"}, "expiresAt": "2030-01-02T03:04:05.678+01:00",
+	}).Expect(http.StatusCreated)
+	id := made.Text("id")
+	require.Equal(t, "/v1/authorizations/"+id, made.Header.Get("Location"))
+	got := c.Get(t, "/v1/authorizations/"+id).Expect(http.StatusOK)
+	require.Equal(t, map[string]any{
+		"id": id, "tenant": tenant.Slug, "key": "credit-report", "label": "Crédito", "identityKey": "curp", "identityValue": "GOMA900101",
+		"formId": "form-17", "borrowerId": "B-1", "ipAddress": "2001:db8::1", "policyLink": "https://acme.example/privacy", "externalId": "crm-1",
+		"tags": []any{"web", "móvil"}, "expiresAt": "2030-01-02T02:04:05.678Z", "authorizedAt": nil,
+		"createdAt": got.Text("createdAt"), "updatedAt": got.Text("createdAt"), "hasAttachments": false, "hasSignatures": false,
+	}, got.Value(""))
+
+	// What nobody says has its default.
+	id = c.Post(t, "/v1/authorizations", map[string]any{
+		"tenant": tenant.Slug, "key": "credit-report", "identityKey": "curp", "identityValue": "GOMA900101",
+	}).Expect(http.StatusCreated).Text("id")
+	got = c.Get(t, "/v1/authorizations/"+id).Expect(http.StatusOK)
+	require.Equal(t, []string{"credit-report", "127.0.0.1", "[]", ""}, []string{got.Text("label"), got.Text("ipAddress"), got.Text("tags"), got.Text("borrowerId")})
+	expires, err := time.Parse(time.RFC3339, got.Text("expiresAt"))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().AddDate(1, 0, 0), expires, time.Hour)
+}
+
+func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
+	t.Helper()
+	tenant := d.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	least := func(change map[string]any) map[string]any {
+		b := map[string]any{"tenant": tenant.Slug, "key": "k", "identityKey": "i", "identityValue": "v"}
+		for name, value := range change {
+			b[name] = value
+		}
+		return b
+	}
+	for name, c2 := range map[string]struct {
+		change map[string]any
+		fields []string
+	}{
+		"empty":            {map[string]any{"key": "", "identityValue": ""}, []string{"key", "identityValue"}},
+		"types":            {map[string]any{"key": 1, "tags": "web"}, []string{"key", "tags"}},
+		"unknown member":   {map[string]any{"signed": true}, []string{"signed"}},
+		"address":          {map[string]any{"ipAddress": "example.com"}, []string{"ipAddress"}},
+		"link":             {map[string]any{"policyLink": "javascript:alert(1)"}, []string{"policyLink"}},
+		"control":          {map[string]any{"label": "a\r\nBcc: b"}, []string{"label"}},
+		"long tag":         {map[string]any{"tags": []string{strings.Repeat("x", 65)}}, []string{"tags[0]"}},
+		"empty tag":        {map[string]any{"tags": []string{""}}, []string{"tags[0]"}},
+		"many tags":        {map[string]any{"tags": strings.Split(strings.Repeat("x,", 50)+"x", ",")}, []string{"tags"}},
+		"past":             {map[string]any{"expiresAt": "2020-01-01T00:00:00Z"}, []string{"expiresAt"}},
+		"no time":          {map[string]any{"expiresAt": "tomorrow"}, []string{"expiresAt"}},
+		"all at once":      {map[string]any{"key": "", "ipAddress": "x", "policyLink": "x"}, []string{"key", "ipAddress", "policyLink"}},
+		"long identity":    {map[string]any{"identityValue": strings.Repeat("x", 256)}, []string{"identityValue"}},
+		"long external id": {map[string]any{"externalId": strings.Repeat("x", 256)}, []string{"externalId"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Post(t, "/v1/authorizations", least(c2.change)).Expect(http.StatusBadRequest)
+			require.ElementsMatch(t, c2.fields, problemOf(t, c.Post(t, "/v1/authorizations", least(c2.change))).Fields())
+		})
+	}
+	c.Post(t, "/v1/authorizations", map[string]any{}).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "tenant", "key", "identityKey", "identityValue")
+	c.Post(t, "/v1/authorizations", least(map[string]any{"tenant": "acme"})).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	stranger := d.Tenant(t)
+	c.Post(t, "/v1/authorizations", least(map[string]any{"tenant": stranger.Slug})).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+}
+
+func problemOf(t *testing.T, a *apitest.Answer) apitest.Problem {
+	t.Helper()
+	var p apitest.Problem
+	a.Decode(&p)
+	return p
+}
+
+func testAuthorizationChange(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	changed := s.Do(t, http.MethodPatch, s.path(""), map[string]any{
+		"label": "New", "borrowerId": "B-2", "tags": []string{"a"}, "expiresAt": "2031-01-01T00:00:00Z", "externalId": "x",
+	}).Expect(http.StatusOK)
+	require.Equal(t, []string{"New", "B-2", `["a"]`, "2031-01-01T00:00:00.000Z", "x", "credit-report"}, []string{
+		changed.Text("label"), changed.Text("borrowerId"), changed.Text("tags"), changed.Text("expiresAt"), changed.Text("externalId"), changed.Text("key"),
+	})
+	changed = s.Do(t, http.MethodPatch, s.path(""), map[string]any{"externalId": "", "label": nil}).Expect(http.StatusOK)
+	require.Nil(t, changed.Value("externalId"))
+	require.Equal(t, "New", changed.Text("label"))
+	for body, field := range map[string]string{
+		`{"label":""}`: "label", `{"expiresAt":"2020-01-01T00:00:00Z"}`: "expiresAt", `{"key":"other"}`: "key",
+		`{"identityValue":"B-9"}`: "identityValue", `{"policyLink":"x"}`: "policyLink",
+	} {
+		s.Do(t, http.MethodPatch, s.path(""), apitest.Raw(body)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
+	}
+	s.Do(t, http.MethodPatch, "/v1/authorizations/"+unknownID, map[string]any{"label": "x"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+}
+
+func testAuthorizationList(t *testing.T, d *desk) {
+	t.Helper()
+	tenant := d.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	var ids []string
+	for _, a := range []map[string]any{
+		{"key": "b", "label": "zeta", "borrowerId": "B-1", "tags": []string{"Web"}},
+		{"key": "a", "label": "ypsilon", "borrowerId": "B-2", "externalId": "CRM_1%"},
+		{"key": "b", "label": "Ñandú", "borrowerId": "B-1", "expiresAt": "2028-01-01T00:00:00Z"},
+	} {
+		a["tenant"], a["identityKey"], a["identityValue"] = tenant.Slug, "curp", "GOMA"
+		ids = append(ids, c.Post(t, "/v1/authorizations", a).Expect(http.StatusCreated).Text("id"))
+	}
+	for query, want := range map[string][]int{
+		"":                                      {2, 1, 0},
+		"?sort-direction=asc":                   {0, 1, 2},
+		"?borrower-id=B-1":                      {2, 0},
+		"?key=a":                                {1},
+		"?search=ÑANDÚ":                         {2},
+		"?search=web":                           {0},
+		"?search=crm_1%25":                      {1},
+		"?search=%25":                           {1},
+		"?search=goma":                          {2, 1, 0},
+		"?search=nothing":                       {},
+		"?sort-by=label&sort-direction=asc":     {1, 0, 2},
+		"?sort-by=key":                          {2, 0, 1},
+		"?sort-by=key&sort-direction=asc":       {1, 0, 2},
+		"?sort-by=expiresAt":                    {2, 1, 0},
+		"?sort-by=authorizedAt":                 {2, 1, 0},
+		"?sort-by=updatedAt&sort-direction=asc": {0, 1, 2},
+		"?per-page=2":                           {2, 1},
+		"?per-page=2&page=2":                    {0},
+		"?cursor=&per-page=2":                   {2, 1},
+	} {
+		got := c.Get(t, "/v1/authorizations"+query).Expect(http.StatusOK)
+		want2 := make([]string, len(want))
+		for i, w := range want {
+			want2[i] = ids[w]
+		}
+		var list struct{ Data []struct{ ID string } }
+		got.Decode(&list)
+		found := make([]string, len(list.Data))
+		for i, a := range list.Data {
+			found[i] = a.ID
+		}
+		if strings.Contains(query, "label") { // by the collation of the database
+			require.ElementsMatch(t, want2, found, query)
+			continue
+		}
+		require.Equal(t, want2, found, query)
+	}
+	first := c.Get(t, "/v1/authorizations?cursor=&per-page=2").Expect(http.StatusOK)
+	second := c.Get(t, "/v1/authorizations?per-page=2&cursor="+first.Text("pagination.nextCursor")).Expect(http.StatusOK)
+	require.Equal(t, ids[0], second.Text("data[0].id"))
+	require.Equal(t, "10", c.Get(t, "/v1/authorizations").Text("pagination.perPage"))
+	for query, field := range map[string]string{
+		"?per-page=101": "per-page", "?page=0": "page", "?sort-by=tags": "sort-by", "?sort-direction=up": "sort-direction", "?unknown=1": "unknown",
+		"?cursor=&sort-by=key": "cursor",
+	} {
+		require.Equal(t, []string{field}, problemOf(t, c.Get(t, "/v1/authorizations"+query).Expect(http.StatusBadRequest)).Fields(), query)
+	}
+	require.Equal(t, "0", d.Tenant(t).As(t, identity.RoleAuditor).Get(t, "/v1/authorizations").Text("pagination.total"))
+}
+
+func testAuthorizationDeletion(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	otpID, code := s.start(t, "deleted@example.com")
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	s.tenant.As(t, identity.RoleIntegration).Delete(t, s.path("")).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	s.Delete(t, s.path("")).Expect(http.StatusNoContent)
+	for _, path := range []string{"", "/signatures", "/attachments", "/evidence", "/evidence.pdf"} {
+		s.Get(t, s.path(path)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	}
+	s.Delete(t, s.path("")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.Post(t, s.path("/signatures"), byEmail("deleted@example.com")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	require.Equal(t, "0", s.Get(t, "/v1/authorizations").Text("pagination.total"))
+	for _, secret := range []string{"B-1001", "@example.com", "127.0.0.1", "Go-http-client"} {
+		require.Empty(t, s.rowsWith(t, secret, s.tenant.ID.String()), "a tombstone has nothing personal")
+	}
+}
+
+func testAuthorizationAttachments(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	const text = "I agree."
+	put := func() string {
+		address := s.Post(t, s.path("/attachments"), map[string]any{"fileName": "Consent.TXT"}).Expect(http.StatusCreated)
+		require.Equal(t, "text/plain", address.Text("contentType"))
+		s.Anonymous().Put(t, address.Text("signedUrl"), apitest.Raw(text), apitest.Header{Name: "Content-Type", Value: "text/plain"}).Expect(http.StatusOK)
+		return address.Text("attachmentId")
+	}
+	pending := s.Post(t, s.path("/attachments"), map[string]any{"fileName": "later.pdf"}).Expect(http.StatusCreated).Text("attachmentId")
+	require.Equal(t, false, s.Get(t, s.path("")).Value("hasAttachments"), "its bytes have not come")
+	kept, removed := put(), put()
+	require.Equal(t, true, s.Get(t, s.path("")).Value("hasAttachments"))
+	s.Delete(t, s.path("/attachments/"+removed)).Expect(http.StatusNoContent)
+	s.Delete(t, s.path("/attachments/"+removed)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	list := s.Get(t, s.path("/attachments")).Expect(http.StatusOK)
+	require.Nil(t, list.Value("data[1]"))
+	require.Equal(t, []string{kept, "Consent.TXT", "8"}, []string{list.Text("data[0].attachmentId"), list.Text("data[0].fileName"), list.Text("data[0].size")})
+	sum := sha256.Sum256([]byte(text))
+	one := s.Get(t, s.path("/attachments/"+kept)).Expect(http.StatusOK)
+	require.Equal(t, hex.EncodeToString(sum[:]), one.Text("sha256"))
+	require.Equal(t, text, string(s.Anonymous().Get(t, one.Text("downloadUrl")).Expect(http.StatusOK).Body))
+	for _, path := range []string{"/attachments/" + pending, "/attachments/" + unknownID, "/attachments/x"} {
+		s.Get(t, s.path(path)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	}
+	s.Post(t, s.path("/attachments"), map[string]any{"fileName": "virus.exe"}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "fileName")
+
+	otpID, code := s.start(t, "attached@example.com")
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	s.Post(t, s.path("/attachments"), map[string]any{"fileName": "a.pdf"}).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	s.Delete(t, s.path("/attachments/"+kept)).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	require.Contains(t, string(s.Get(t, s.path("/evidence")).Expect(http.StatusOK).Body), hex.EncodeToString(sum[:]))
+	s.Delete(t, s.path("")).Expect(http.StatusNoContent)
+	s.Anonymous().Get(t, one.Text("downloadUrl")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+}
+
+func testMessageTemplates(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	require.Contains(t, s.Get(t, "/v1/message-templates/default").Expect(http.StatusOK).Text("text"), "\n{{code}}\n")
+	for _, path := range []string{"/v1/message-templates/mine", "/v1/message-templates/Not-A-Form"} {
+		s.Get(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+		s.Delete(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	}
+	s.Put(t, "/v1/message-templates/Not-A-Form", map[string]any{"subject": "x", "text": "{{code}}"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	for field, body := range map[string]map[string]any{
+		"text":    {"subject": "x", "text": "no place for it"},
+		"subject": {"subject": "a\nBcc: b", "text": "{{code}}"},
+	} {
+		s.Put(t, "/v1/message-templates/mine", body).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
+	}
+	for _, text := range []string{"{{code}} {{name}}", "{{code}} {{.Secret}}", `{{code}} {{printf "x"}}`} {
+		s.Put(t, "/v1/message-templates/mine", map[string]any{"subject": "x", "text": text}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "text")
+	}
+	s.Put(t, "/v1/message-templates/mine", map[string]any{"subject": "Su código", "text": "{{label}}, {{expiresInMinutes}}:\n{{code}}\n"}).Expect(http.StatusOK)
+	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"label": "{{code}} <b>"}).Expect(http.StatusOK)
+	otpID := s.Post(t, s.path("/signatures"), map[string]any{
+		"value": "template@example.com", "contactMethod": "email", "templateId": "mine", "expiresIn": 90,
+	}).Expect(http.StatusCreated).Text("otpId")
+	code := s.office.code(t, "template@example.com", 1)
+	s.office.mu.Lock()
+	letter := s.office.letters["template@example.com"][0]
+	s.office.mu.Unlock()
+	require.Contains(t, letter, "{{code}} <b>, 2:", "what is filled in is not looked at again")
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	s.Delete(t, "/v1/message-templates/mine").Expect(http.StatusNoContent)
+	s.Delete(t, "/v1/message-templates/default").Expect(http.StatusNoContent)
+	d.Tenant(t).As(t, identity.RoleAdmin).Get(t, "/v1/message-templates/mine").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+}
+
+func testEvidence(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	otpID, code := s.start(t, "evidence@example.com")
+	require.Eventually(t, func() bool {
+		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "code_sent")
+	}, 20*time.Second, 20*time.Millisecond)
+	s.attempt(t, otpID, otherThan(code)).Expect(http.StatusBadRequest)
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	got := s.Get(t, s.path("/evidence")).Expect(http.StatusOK)
+	var evidence struct {
+		Records []struct {
+			Kind, Salt, Commitment, PreviousHash, Hash string
+			Content                                    rawText
+		}
+		Chain struct {
+			Count    int
+			HeadHash string
+			IsIntact bool
+		}
+	}
+	got.Decode(&evidence)
+	kinds := make([]string, len(evidence.Records))
+	previous := ""
+	for i, r := range evidence.Records {
+		kinds[i] = r.Kind
+		salt, err := hex.DecodeString(r.Salt)
+		require.NoError(t, err)
+		mac := hmac.New(sha256.New, salt)
+		mac.Write(r.Content)
+		require.Equal(t, r.Commitment, hex.EncodeToString(mac.Sum(nil)), "anybody who has the evidence can check the commitment")
+		require.Equal(t, previous, r.PreviousHash, "the tenant has no other authorization")
+		previous = r.Hash
+	}
+	require.Equal(t, []string{"authorization_created", "code_requested", "code_sent", "code_rejected", "signed"}, kinds)
+	require.True(t, evidence.Chain.IsIntact)
+	require.Equal(t, previous, evidence.Chain.HeadHash)
+	require.Equal(t, []string{otpID, "email", "e***@example.com", "2"}, []string{
+		got.Text("records[4].content.otpId"), got.Text("records[4].content.contactMethod"), got.Text("records[4].content.contact"), got.Text("records[4].content.attempt"),
+	})
+	require.Equal(t, s.ClientID, got.Text("records[4].content.by.clientId"))
+	require.NotContains(t, string(got.Body), "evidence@example.com")
+	require.NotContains(t, string(got.Body), code)
+
+	pdf := s.Get(t, s.path("/evidence.pdf")).Expect(http.StatusOK)
+	require.Equal(t, "application/pdf", pdf.Header.Get("Content-Type"))
+	require.True(t, strings.HasPrefix(string(pdf.Body), "%PDF-"))
+	require.Contains(t, pdf.Header.Get("Content-Disposition"), s.id)
+}
+
+// rawText keeps the bytes of a member.
+type rawText []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *rawText) UnmarshalJSON(text []byte) error {
+	*r = append((*r)[:0], text...)
+	return nil
+}

@@ -1,0 +1,95 @@
+package api_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/logging"
+)
+
+// safeBuffer is a log that several write to.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestNoSecretLeaks looks for what was secret in everything that stays: the
+// log, at its most talkative, and every row of every table, River's included.
+func TestNoSecretLeaks(t *testing.T) {
+	t.Parallel()
+	log := &safeBuffer{}
+	d := openDesk(t, func(c *service.Config) {
+		c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	})
+	s := d.signer(t)
+	var secrets []string
+	for i, to := range []string{"first@example.com", "second@example.com"} {
+		otpID := s.Post(t, s.path("/signatures"), map[string]any{
+			"value": to, "contactMethod": "email", "templateId": "default", "codeSize": 10,
+		}).Expect(http.StatusCreated).Text("otpId")
+		code := s.office.code(t, to, 1)
+		secrets = append(secrets, code, otherThan(code))
+		s.attempt(t, otpID, otherThan(code)).Expect(http.StatusBadRequest)
+		if i == 1 {
+			s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+		}
+		s.rest(t)
+	}
+	// One that a provider refuses, and repeats in its answer.
+	s.id = s.create(t)
+	s.Post(t, s.path("/signatures"), byEmail("refused@example.com")).Expect(http.StatusCreated)
+	require.Eventually(t, func() bool {
+		return bytes.Contains(s.Get(t, s.path("/evidence")).Body, []byte("delivery_failed"))
+	}, 20*time.Second, 20*time.Millisecond)
+
+	secrets = append(secrets, "first@example.com", "second@example.com", "refused@example.com", s.Secret, s.Token)
+	for _, secret := range secrets {
+		require.NotContains(t, log.String(), secret)
+		require.Empty(t, d.rowsWith(t, secret, ""), "%q is in the database", secret)
+	}
+	require.Contains(t, log.String(), "a code was not sent", "the log was read")
+	require.NotEmpty(t, d.rowsWith(t, s.id, ""), "the rows were read")
+}
+
+// rowsWith names the tables that have a row with a text in it; of a tenant's
+// rows only, where one is given.
+func (d *desk) rowsWith(t *testing.T, text, tenantID string) []string {
+	t.Helper()
+	rows, err := d.Pool.Query(t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'river')`)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Greater(t, len(tables), 20)
+	var found []string
+	for _, table := range tables {
+		var n int
+		query := fmt.Sprintf(`SELECT count(*) FROM %s AS r WHERE strpos(r::text, $1) > 0 AND strpos(r::text, $2) > 0`, table)
+		require.NoError(t, d.Pool.QueryRow(t.Context(), query, text, tenantID).Scan(&n))
+		if n > 0 {
+			found = append(found, table)
+		}
+	}
+	return found
+}

@@ -51,7 +51,8 @@ type ExecutionTask struct {
 	NextRetryAt *Timestamp          `json:"nextRetryAt,omitempty" doc:"When a waiting task goes on."`
 	Error       *ExecutionTaskError `json:"error,omitempty" doc:"What went wrong, the last time."`
 	Output      *JSON               `json:"output,omitempty" doc:"What a completed task gave; only for callers with the scope executions:data."`
-	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of graphs nested in it, those of every run one after the other."`
+	Index       *int                `json:"index,omitempty" doc:"Of a task in a for-each or loop: which run it belongs to, from 0." example:"0"`
+	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of graphs nested in it, those of every run one after the other: of a for-each those of the first 100 items and of all that have not completed, of a loop those of the last iteration. Outputs are kept while a run goes on."`
 }
 
 // ExecutionTaskError is why a task failed.
@@ -118,28 +119,55 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	state, err := execution.ReadState(plan, id, row.State)
+	plan, state, err := s.config.Executions.Stored(ctx, p.TenantID, id, plan, row.State)
 	if err != nil {
 		return nil, err
 	}
+	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
 	return &executionStateOutput{Body: ExecutionState{
 		ExecutionID: id.String(), Status: row.Status, Attempt: int(row.Attempt),
 		StartedAt: stampOrNil(row.StartedAt), CompletedAt: stampOrNil(row.CompletedAt),
 		Retryable: retryable, RetryReason: reason,
-		Tasks: executionTasks(plan.Graph, state.Tasks, p.Has(identity.ScopeExecutionsData)),
+		Tasks: view.tasks(plan.Graph, state.Tasks),
 	}}, nil
 }
 
-func executionTasks(graph *workflow.Graph, states []engine.TaskState, withOutput bool) []ExecutionTask {
+// taskView shows the tasks of an execution.
+type taskView struct {
+	plan       *workflow.Plan
+	withOutput bool
+}
+
+func (v taskView) tasks(graph *workflow.Graph, states []engine.TaskState) []ExecutionTask {
 	tasks := make([]ExecutionTask, len(graph.Tasks))
 	for i, task := range graph.Tasks {
-		tasks[i] = executionTask(task, &states[i], withOutput)
+		tasks[i] = v.task(task, &states[i])
 	}
 	return tasks
 }
 
-func executionTask(task *workflow.Task, state *engine.TaskState, withOutput bool) ExecutionTask {
+// children are the tasks of the nested runs of a task that are kept.
+func (v taskView) children(task *workflow.Task, nested *engine.Nested) []ExecutionTask {
+	graph := v.plan.NestedGraph(task.Nest)
+	var children []ExecutionTask
+	for _, frame := range nested.Frames {
+		if graph == nil || len(frame.Tasks) != len(graph.Tasks) {
+			continue // its workflow is gone, or only its result is kept
+		}
+		run := v
+		run.withOutput = v.withOutput && frame.Status != engine.StatusCompleted // which keeps its result only
+		for _, child := range run.tasks(graph, frame.Tasks) {
+			if task.Nest.Kind != workflow.NestOnce {
+				child.Index = new(frame.Index)
+			}
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+func (v taskView) task(task *workflow.Task, state *engine.TaskState) ExecutionTask {
 	t := ExecutionTask{
 		TaskID: task.ID, Name: task.Name, Type: task.Type, Status: string(state.Status),
 		Attempt: state.Attempt, MaxAttempts: max(task.Retry.MaxAttempts, 1),
@@ -154,7 +182,10 @@ func executionTask(task *workflow.Task, state *engine.TaskState, withOutput bool
 	if state.Error != nil {
 		t.Error = &ExecutionTaskError{Code: state.Error.Code, Message: state.Error.Message, StatusCode: state.Error.StatusCode}
 	}
-	if withOutput && state.Status == engine.StatusCompleted {
+	if state.Nested != nil {
+		t.Children = v.children(task, state.Nested)
+	}
+	if v.withOutput && state.Status == engine.StatusCompleted {
 		t.Output = &JSON{state.Output}
 	}
 	return t

@@ -141,6 +141,7 @@ func (s *Server) routes() {
 	} {
 		routes(s)
 	}
+	s.taskConfigs()
 	s.documentRoutes()
 }
 

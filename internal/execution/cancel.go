@@ -58,7 +58,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 
 // cancelled is the end of an execution that is cancelled in its stored state.
 func (s *Service) cancelled(ctx context.Context, plan *workflow.Plan, tenantID, id uuid.UUID, row *queries.ExecutionGetForUpdateRow) (*Finished, error) {
-	plan, state, err := s.stored(ctx, tenantID, id, plan, row.State)
+	plan, state, err := s.Stored(ctx, tenantID, id, plan, row.State)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id
 			return r, fmt.Errorf("read the custom input of execution %s: %w", id, err)
 		}
 	}
-	if r.Plan, r.State, err = s.stored(ctx, tenantID, id, plan, row.State); err != nil {
+	if r.Plan, r.State, err = s.Stored(ctx, tenantID, id, plan, row.State); err != nil {
 		return r, err
 	}
 	r.State.Deadline = *row.DeadlineAt

@@ -57,7 +57,7 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 		if retryable, reason := Retryable(engine.Status(row.Status), row.BatchID != nil); !retryable {
 			return errStatus(reason)
 		}
-		plan, state, err := s.stored(ctx, r.TenantID, r.ID, plan, row.State)
+		plan, state, err := s.Stored(ctx, r.TenantID, r.ID, plan, row.State)
 		if err != nil {
 			return err
 		}

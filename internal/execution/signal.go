@@ -59,7 +59,7 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 		if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
 			return errStatus(fmt.Sprintf("only a pending or running execution takes signals; this one is %s", status))
 		}
-		plan, state, err := s.stored(ctx, signal.TenantID, signal.ExecutionID, plan, row.State)
+		plan, state, err := s.Stored(ctx, signal.TenantID, signal.ExecutionID, plan, row.State)
 		if err != nil {
 			return err
 		}
@@ -81,9 +81,9 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 	})
 }
 
-// stored is a stored state and the plan linked with the versions that the
+// Stored is a stored state and the plan linked with the versions that the
 // execution began with.
-func (s *Service) stored(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, text []byte) (*workflow.Plan, *engine.State, error) {
+func (s *Service) Stored(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, text []byte) (*workflow.Plan, *engine.State, error) {
 	state, err := ReadState(plan, id, text)
 	if err != nil {
 		return nil, nil, err

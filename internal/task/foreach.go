@@ -19,14 +19,14 @@ func (forEachType) Compile(c *workflow.ConfigReader) workflow.Program {
 	nest.Concurrency = c.Int("concurrency", concurrencyDefault, 1, workflow.ConcurrencyMax)
 	nest.Continue = c.Choice("onItemError", "fail", "continue") == "continue"
 	inner := expression.Scope{Item: true}
-	switch reference := c.Object("workflow"); {
-	case reference == nil:
+	if !c.Has("workflow") {
 		nest.Graph = c.Graph(inner)
-	case c.Has("tasks") || c.Has("edges"):
+	} else if c.Has("tasks") || c.Has("edges") {
 		c.Value("tasks")
 		c.Value("edges")
 		c.Fault("workflow", "tasks are there as well; a for-each has one of them")
-	default:
+	}
+	if reference := c.Object("workflow"); reference != nil {
 		nest.Ref = reference.Workflow()
 		nest.Input = reference.With(inner).Tree("input")
 	}

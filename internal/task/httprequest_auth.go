@@ -38,6 +38,12 @@ func readAuth(c *workflow.ConfigReader) *requestAuth {
 	}
 	o.Require("type", "secret")
 	a := &requestAuth{kind: o.Choice("type", authBearer, authBasic, authAPIKey, authOAuth2), secret: o.Text("secret")}
+	if o.Describing() {
+		o.Template("username")
+		o.Text("header")
+		o.Text("query")
+		readGrant(o)
+	}
 	switch a.kind {
 	case authBasic:
 		o.Require("username")
@@ -54,6 +60,7 @@ func readAuth(c *workflow.ConfigReader) *requestAuth {
 			o.Fault("header", "is not a header that can be set")
 		}
 	case authOAuth2:
+		o.Require("tokenUrl", "clientId")
 		a.grant = readGrant(o)
 	}
 	return a

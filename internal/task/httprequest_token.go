@@ -35,7 +35,6 @@ type tokenGrant struct {
 }
 
 func readGrant(c *workflow.ConfigReader) tokenGrant {
-	c.Require("tokenUrl", "clientId")
 	g := tokenGrant{clientID: c.Text("clientId"), scope: c.Text("scope"), audience: c.Text("audience")}
 	g.inBody = c.Choice("clientAuth", "basic", "body") == "body"
 	if text := c.Text("tokenUrl"); text != "" {

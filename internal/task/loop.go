@@ -17,7 +17,7 @@ type loopType struct{}
 
 func (loopType) Compile(c *workflow.ConfigReader) workflow.Program {
 	inner := expression.Scope{Last: true}
-	c.Require("until")
+	c.Require("until", "tasks")
 	nest := &workflow.Nest{
 		Kind:          workflow.NestLoop,
 		Until:         c.With(inner).Expression("until"),

@@ -23,6 +23,9 @@ type ConfigReader struct {
 	members map[string]any
 	read    map[string]bool
 	scope   expression.Scope
+	// sketch is set where a type is asked what its config may have: every member
+	// is absent then, and what is read is noted.
+	sketch *ConfigSchema
 }
 
 // Has reports whether the member is there and not null.
@@ -30,10 +33,18 @@ func (c *ConfigReader) Has(name string) bool { return c.members[name] != nil }
 
 // Members returns the names of all members, sorted, for objects whose names
 // are the author's own (headers, query).
-func (c *ConfigReader) Members() []string { return slices.Sorted(maps.Keys(c.members)) }
+func (c *ConfigReader) Members() []string {
+	if c.sketch != nil {
+		c.sketch.Open = true
+	}
+	return slices.Sorted(maps.Keys(c.members))
+}
 
 // Require records a fault for each of the members that is absent.
 func (c *ConfigReader) Require(names ...string) {
+	if c.sketch != nil {
+		c.sketch.require(names)
+	}
 	for _, name := range names {
 		if !c.Has(name) {
 			c.task.compiler.fault(join(c.path, name), fault.MissingRequiredField, "is required")
@@ -43,17 +54,20 @@ func (c *ConfigReader) Require(names ...string) {
 
 // Value reads any JSON; nil where absent.
 func (c *ConfigReader) Value(name string) any {
+	c.note(name, ConfigSchema{})
 	c.read[name] = true
 	return c.members[name]
 }
 
 // Text reads a literal text.
 func (c *ConfigReader) Text(name string) string {
+	c.note(name, ConfigSchema{Type: "string"})
 	return read[string](c, name, "a text")
 }
 
 // Choice reads a literal text that is one of options; the first is the default.
 func (c *ConfigReader) Choice(name string, options ...string) string {
+	c.note(name, ConfigSchema{Type: "string", Enum: options})
 	text := c.Text(name)
 	if text != "" && slices.Contains(options, text) {
 		return text
@@ -66,6 +80,7 @@ func (c *ConfigReader) Choice(name string, options ...string) string {
 
 // Bool reads true or false.
 func (c *ConfigReader) Bool(name string, absent bool) bool {
+	c.note(name, ConfigSchema{Type: "boolean"})
 	if !c.Has(name) {
 		c.read[name] = true
 		return absent
@@ -75,6 +90,7 @@ func (c *ConfigReader) Bool(name string, absent bool) bool {
 
 // Int reads an integer within [least, most].
 func (c *ConfigReader) Int(name string, absent, least, most int) int {
+	c.note(name, ConfigSchema{Type: "integer", Minimum: new(float64(least)), Maximum: new(float64(most))})
 	if !c.Has(name) {
 		c.read[name] = true
 		return absent
@@ -93,6 +109,7 @@ func (c *ConfigReader) Int(name string, absent, least, most int) int {
 
 // Float reads a number within [least, most] that is not money: a factor, a share.
 func (c *ConfigReader) Float(name string, absent, least, most float64) float64 {
+	c.note(name, ConfigSchema{Type: "number", Minimum: &least, Maximum: &most})
 	if !c.Has(name) {
 		c.read[name] = true
 		return absent
@@ -111,6 +128,9 @@ func (c *ConfigReader) Float(name string, absent, least, most float64) float64 {
 
 // Object reads a nested object; nil where absent or faulty.
 func (c *ConfigReader) Object(name string) *ConfigReader {
+	if c.sketch != nil {
+		return c.task.sketch(c.path, c.note(name, ConfigSchema{Type: "object"}), c.scope)
+	}
 	members := read[map[string]any](c, name, "an object")
 	if members == nil {
 		return nil
@@ -120,6 +140,11 @@ func (c *ConfigReader) Object(name string) *ConfigReader {
 
 // Objects reads an array of objects; faulty items are left out.
 func (c *ConfigReader) Objects(name string) []*ConfigReader {
+	if c.sketch != nil {
+		item := &ConfigSchema{Type: "object"}
+		c.note(name, ConfigSchema{Type: "array", Items: item})
+		return []*ConfigReader{c.task.sketch(c.path, item, c.scope)}
+	}
 	items := c.List(name)
 	readers := make([]*ConfigReader, 0, len(items))
 	for i, item := range items {
@@ -136,6 +161,7 @@ func (c *ConfigReader) Objects(name string) []*ConfigReader {
 
 // List reads an array of any JSON; nil where absent.
 func (c *ConfigReader) List(name string) []any {
+	c.note(name, ConfigSchema{Type: "array"})
 	return read[[]any](c, name, "an array")
 }
 
@@ -153,6 +179,7 @@ func (c *ConfigReader) With(extra expression.Scope) *ConfigReader {
 
 // Expression reads a bare expression; nil where absent or faulty.
 func (c *ConfigReader) Expression(name string) *expression.Expression {
+	c.note(name, ConfigSchema{Type: "string", Language: LanguageExpression})
 	source := read[string](c, name, "a text that is an expression")
 	if _, present := c.members[name].(string); !present {
 		return nil
@@ -162,6 +189,7 @@ func (c *ConfigReader) Expression(name string) *expression.Expression {
 
 // Template reads a text with {{ … }}; nil where absent or faulty.
 func (c *ConfigReader) Template(name string) *expression.Template {
+	c.note(name, ConfigSchema{Type: "string", Language: LanguageTemplate})
 	source := read[string](c, name, "a text")
 	if _, present := c.members[name].(string); !present {
 		return nil
@@ -177,6 +205,7 @@ func (c *ConfigReader) Template(name string) *expression.Template {
 
 // Tree reads any JSON whose texts are templates; nil where absent or faulty.
 func (c *ConfigReader) Tree(name string) *expression.Tree {
+	c.note(name, ConfigSchema{Language: LanguageTemplate})
 	value := c.Value(name)
 	if value == nil {
 		return nil
@@ -232,6 +261,11 @@ func (c *ConfigReader) named(name string, conditional bool) string {
 // Graph reads a nested graph from the members tasks and edges. Its expressions
 // see this task's ancestors, and the roots of extra.
 func (c *ConfigReader) Graph(extra expression.Scope) *Graph {
+	if c.sketch != nil {
+		c.note("tasks", ConfigSchema{Type: "array", Items: &ConfigSchema{Type: "object", Open: true}})
+		c.note("edges", ConfigSchema{Type: "array", Items: &ConfigSchema{Type: "object", Open: true}})
+		return nil
+	}
 	c.Require("tasks")
 	s := structure{}
 	tasks := s.tasks(join(c.path, "tasks"), c.Value("tasks"))
@@ -268,6 +302,7 @@ func (c *ConfigReader) Workflow() Ref {
 
 // Schema reads a JSON Schema; nil where absent or faulty.
 func (c *ConfigReader) Schema(name string) *PayloadSchema {
+	c.note(name, ConfigSchema{Type: "object", Open: true})
 	document := read[map[string]any](c, name, "an object")
 	if document == nil {
 		return nil

@@ -6,6 +6,7 @@ package testdata
 import "embed"
 
 //go:generate go run generate.go
+//go:generate go run files/generate.go
 
 // Applications is loan-applications.csv: a header and 2,000 rows, of which
 // about three in a hundred do not match the workflows' input schema.

@@ -48,19 +48,28 @@ func (c *chunker) readAll(sources []openSource) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range r.columns() {
-			c.columns.add(name)
+		passed, err := c.readFrom(r, int(before))
+		if closer, ok := r.(io.Closer); ok {
+			err = errors.Join(err, closer.Close())
 		}
-		skipped, err := skip(r, int(before))
 		if err != nil {
 			return err
 		}
-		before -= int32(skipped)
-		if err := c.read(r); err != nil {
-			return err
-		}
+		before -= int32(passed)
 	}
 	return c.flush()
+}
+
+// readFrom adds the items of a source but the first ones, which it passes over
+// and counts.
+func (c *chunker) readFrom(r itemReader, before int) (passed int, err error) {
+	for _, name := range r.columns() {
+		c.columns.add(name)
+	}
+	if passed, err = skip(r, before); err != nil {
+		return passed, err
+	}
+	return passed, c.read(r)
 }
 
 func (c *chunker) read(r itemReader) error {

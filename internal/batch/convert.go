@@ -40,13 +40,21 @@ func (t typeSet) reason() string {
 const referencesMax = 16
 
 // typesAt returns the types that a schema gives the property at a path.
-func typesAt(schema map[string]any, path []string) typeSet {
+func typesAt(schema map[string]any, path []string) typeSet { return typesOf(propertyAt(schema, path)) }
+
+// formatAt returns the format that a schema gives it, empty for none.
+func formatAt(schema map[string]any, path []string) string {
+	format, _ := propertyAt(schema, path)["format"].(string)
+	return format
+}
+
+func propertyAt(schema map[string]any, path []string) map[string]any {
 	node := schema
 	for _, segment := range path {
 		properties, _ := resolve(schema, node)["properties"].(map[string]any)
 		node, _ = properties[segment].(map[string]any)
 	}
-	return typesOf(resolve(schema, node))
+	return resolve(schema, node)
 }
 
 // resolve follows references within the schema: {"$ref": "#/$defs/money"}.

@@ -18,11 +18,22 @@ const (
 	gzipContentType = "application/gzip"
 )
 
+// kind is how the items of a file are laid out.
+type kind int
+
+const (
+	kindTable kind = iota // delimited rows
+	kindSheet             // rows of a spreadsheet
+	kindArray             // one JSON array of objects
+	kindLines             // an object of JSON a line
+)
+
 // format is a kind of file that items are read from.
 type format struct {
 	extension   string
 	contentType string
-	// delimiter separates cells; 0 where it is detected.
+	kind        kind
+	// delimiter separates the cells of a table; 0 where it is detected.
 	delimiter rune
 }
 
@@ -31,6 +42,10 @@ func formats() []format {
 	return []format{
 		{extension: ".csv", contentType: "text/csv"},
 		{extension: ".tsv", contentType: "text/tab-separated-values", delimiter: '\t'},
+		{extension: ".json", contentType: "application/json", kind: kindArray},
+		{extension: ".jsonl", contentType: "application/jsonl", kind: kindLines},
+		{extension: ".ndjson", contentType: "application/x-ndjson", kind: kindLines},
+		{extension: ".xlsx", contentType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", kind: kindSheet},
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
+	// adjust, unless nil, writes a cell of a spreadsheet as the text it stands for.
+	adjust func(cell string, c *column) string
 }
 
 // column is a column that is read: those without a name and those whose name
@@ -22,6 +24,7 @@ type column struct {
 	name     string   // applicant.income
 	path     []string // its segments
 	types    typeSet
+	format   string // of the property: date, date-time
 }
 
 // newLayout reads a header: names are properties of the input, with dots for
@@ -48,7 +51,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 			return nil, &FileError{File: fileName, Row: 1, Column: name, Reason: reason}
 		}
 		seen[name] = true
-		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path)})
+		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path), format: formatAt(schema, path)})
 	}
 	for _, c := range l.columns {
 		for n := 1; n < len(c.path); n++ {
@@ -78,11 +81,16 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 			break
 		}
 	}
-	for _, c := range l.columns {
+	for i := range l.columns {
+		c := &l.columns[i]
 		if c.position >= len(cells) || cells[c.position] == "" {
 			continue
 		}
-		value, reason := convert(cells[c.position], c.types)
+		cell := cells[c.position]
+		if l.adjust != nil {
+			cell = l.adjust(cell, c)
+		}
+		value, reason := convert(cell, c.types)
 		if reason != "" {
 			faults = append(faults, fault.Detail{Field: c.name, Message: reason})
 		}

@@ -191,6 +191,6 @@ func (s *Service) fileSource(ctx context.Context, a storage.Attachment, schema m
 		if err != nil {
 			return nil, err
 		}
-		return newTableReader(a.FileName, file, schema)
+		return openItems(a.FileName, file, schema)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // item is one item of a batch as its source gives it.
 type item struct {
 	fileName string // of the source; empty for items of the request
-	row      int    // of the source's table, header = 1; 0 for items of the request
+	row      int    // of the source's table, header = 1, its line or its place in the array, from 1; 0 for items of the request
 	input    map[string]any
 	faults   []fault.Detail // what does not fit the input schema's types
 }
@@ -54,36 +54,70 @@ func (r *listReader) skip() error {
 
 func (r *listReader) columns() []string { return nil }
 
-// tableReader gives the rows of a file.
-type tableReader struct {
-	table  *table
-	layout *layout
+// rowReader gives the rows of a table: of a delimited file or of a sheet.
+type rowReader interface {
+	// names are those of the columns, as the first row gives them.
+	names() []string
+	// next returns the cells of the next row that is not empty, valid until the
+	// next call, or io.EOF.
+	next() ([]string, error)
+	// line is the number of the row that next returned, the first being 1.
+	line() int
 }
 
-// newTableReader reads the header of a file. Faults of the file are *FileError.
-func newTableReader(fileName string, source io.Reader, schema map[string]any) (*tableReader, error) {
-	t, err := openTable(fileName, source)
+// tableReader gives the rows of a table as items.
+type tableReader struct {
+	fileName string
+	rows     rowReader
+	layout   *layout
+}
+
+// openItems begins to read a file of items. Faults of the file are *FileError.
+func openItems(fileName string, source io.Reader, schema map[string]any) (itemReader, error) {
+	f, err := openFile(fileName, source)
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLayout(fileName, t.header, schema)
+	switch f.format.kind {
+	case kindArray:
+		return openArray(f)
+	case kindLines:
+		return openLines(f), nil
+	case kindSheet:
+		rows, err := openSheet(f)
+		if err != nil {
+			return nil, err
+		}
+		return newTableReader(f, rows, schema, rows.adjust)
+	default:
+		rows, err := openTable(f)
+		if err != nil {
+			return nil, err
+		}
+		return newTableReader(f, rows, schema, nil)
+	}
+}
+
+func newTableReader(f *file, rows rowReader, schema map[string]any, adjust func(string, *column) string) (*tableReader, error) {
+	l, err := newLayout(f.name, rows.names(), schema)
 	if err != nil {
 		return nil, err
 	}
-	return &tableReader{table: t, layout: l}, nil
+	l.adjust = adjust
+	return &tableReader{fileName: f.name, rows: rows, layout: l}, nil
 }
 
 func (r *tableReader) next() (item, error) {
-	cells, err := r.table.next()
+	cells, err := r.rows.next()
 	if err != nil {
 		return item{}, err
 	}
 	input, faults := r.layout.item(cells)
-	return item{fileName: r.table.name, row: r.table.row, input: input, faults: faults}, nil
+	return item{fileName: r.fileName, row: r.rows.line(), input: input, faults: faults}, nil
 }
 
 func (r *tableReader) skip() error {
-	_, err := r.table.next()
+	_, err := r.rows.next()
 	return err
 }
 
@@ -93,6 +127,14 @@ func (r *tableReader) columns() []string {
 		names[i] = c.name
 	}
 	return names
+}
+
+// Close lets go of what the rows hold.
+func (r *tableReader) Close() error {
+	if closer, ok := r.rows.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
 }
 
 // skip passes over n items of a source and returns how many there were.

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -11,46 +10,11 @@ import (
 	"unicode"
 )
 
-// Limits of a table.
-const (
-	columnsMax    = 1000
-	rowBytesMax   = 1 << 20 // of one row
-	tableBytesMax = 4 << 30 // unpacked
-)
-
-// FileError says why a file can not be read, in words that are safe to show:
-// loans.csv, row 17: a quote is not closed.
-type FileError struct {
-	File   string
-	Row    int // of the table, header = 1; 0 where it concerns the whole file
-	Column string
-	Reason string
-}
-
-func (e *FileError) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	if e.Row > 0 {
-		fmt.Fprintf(&b, ", row %d", e.Row)
-	}
-	if e.Column != "" {
-		fmt.Fprintf(&b, ", column %s", e.Column)
-	}
-	b.WriteString(": " + e.Reason)
-	return b.String()
-}
-
-var (
-	errRowTooLong    = fmt.Errorf("the row is longer than %d bytes; is a quote not closed?", rowBytesMax)
-	errTableTooLarge = fmt.Errorf("the table is larger than %d bytes", int64(tableBytesMax))
-)
-
 // table reads the rows of a delimited file, one at a time.
 type table struct {
-	name   string
-	source *sourceReader
-	text   *boundedReader
-	csv    *csv.Reader
+	*file
+	text *boundedReader
+	csv  *csv.Reader
 	// row is the number of the last row that was read, and lastLine the line of
 	// the text it ended on: blank lines between rows count as rows, as they do in
 	// the spreadsheet the user sees.
@@ -58,64 +22,18 @@ type table struct {
 	header        []string
 }
 
-// sourceReader keeps an error of the storage apart from one of the file.
-type sourceReader struct {
-	source io.Reader
-	err    error
-}
-
-func (s *sourceReader) Read(p []byte) (int, error) {
-	n, err := s.source.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
-}
-
-// boundedReader bounds the bytes of a row and of the table.
-type boundedReader struct {
-	source             io.Reader
-	rowLeft, tableLeft int64
-}
-
-func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.rowLeft <= 0 {
-		return 0, errRowTooLong
-	}
-	if b.tableLeft <= 0 {
-		return 0, errTableTooLarge
-	}
-	n, err := b.source.Read(p[:min(int64(len(p)), b.rowLeft)])
-	b.rowLeft -= int64(n)
-	b.tableLeft -= int64(n)
-	return n, err
-}
-
-// openTable reads the header of a file. Faults of the file are *FileError;
-// other errors are the source's own.
-func openTable(fileName string, source io.Reader) (*table, error) {
-	f, isGzip, ok := formatOf(fileName)
-	if !ok {
-		return nil, &FileError{File: fileName, Reason: "files of this type are not read; the name must end in " + extensions()}
-	}
-	t := &table{name: fileName, source: &sourceReader{source: source}}
-	var raw io.Reader = t.source
-	if isGzip {
-		unpacked, err := gzip.NewReader(raw)
-		if err != nil {
-			return nil, t.fail(err, 0)
-		}
-		raw = unpacked
-	}
-	t.text = &boundedReader{source: decodeText(raw), rowLeft: rowBytesMax, tableLeft: tableBytesMax}
+// openTable reads the header of a delimited file. Faults of the file are
+// *FileError; other errors are the source's own.
+func openTable(f *file) (*table, error) {
+	t := &table{file: f, text: f.bounded()}
 	text := bufio.NewReaderSize(t.text, sampleBytes)
 	sample, err := text.Peek(sampleBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, t.fail(err, 0)
+		return nil, t.broken(err, 0)
 	}
 	t.csv = csv.NewReader(text)
 	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
-	if t.csv.Comma = f.delimiter; f.delimiter == 0 {
+	if t.csv.Comma = f.format.delimiter; f.format.delimiter == 0 {
 		t.csv.Comma = detectDelimiter(string(sample), err != nil)
 	}
 	return t, t.readHeader()
@@ -130,18 +48,30 @@ func (t *table) readHeader() error {
 		return err
 	}
 	t.row = 1
+	t.header, err = headerOf(t.file, 1, cells)
+	return err
+}
+
+// headerOf reads the names of the columns.
+func headerOf(f *file, row int, cells []string) ([]string, error) {
 	if len(cells) > columnsMax {
-		return &FileError{File: t.name, Row: 1, Reason: fmt.Sprintf("there are more than %d columns", columnsMax)}
+		return nil, &FileError{File: f.name, Row: row, Reason: fmt.Sprintf("there are more than %d columns", columnsMax)}
 	}
-	t.header = make([]string, len(cells))
+	header := make([]string, len(cells))
 	for i, cell := range cells {
 		if strings.ContainsFunc(cell, func(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) && !unicode.IsSpace(r) }) {
-			return &FileError{File: t.name, Row: 1, Reason: "this is not a table of text"}
+			return nil, &FileError{File: f.name, Row: row, Reason: "this is not a table of text"}
 		}
-		t.header[i] = strings.TrimSpace(unescape(cell))
+		header[i] = strings.TrimSpace(unescape(cell))
 	}
-	return nil
+	return header, nil
 }
+
+// names implements rowReader.
+func (t *table) names() []string { return t.header }
+
+// line implements rowReader.
+func (t *table) line() int { return t.row }
 
 // next returns the cells of the next row that is not empty, valid until the
 // next call, or io.EOF.
@@ -178,19 +108,8 @@ func (t *table) read() ([]string, error) {
 
 // fail turns an error of the decoders into one that names the file.
 func (t *table) fail(err error, row int) error {
-	if t.source.err != nil {
-		return fmt.Errorf("read %s: %w", t.name, t.source.err)
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok && t.source.err == nil {
+		return &FileError{File: t.name, Row: row + parse.StartLine - t.lastLine - 1, Reason: "a quote is out of place or not closed"}
 	}
-	e := &FileError{File: t.name, Row: row, Reason: "the file is broken or cut off"}
-	var parse *csv.ParseError
-	switch {
-	case errors.As(err, &parse):
-		e.Row += parse.StartLine - t.lastLine - 1
-		e.Reason = "a quote is out of place or not closed"
-	case errors.Is(err, errRowTooLong), errors.Is(err, errTableTooLarge):
-		e.Reason = err.Error()
-	case errors.Is(err, gzip.ErrHeader):
-		e.Reason = "this is not a gzip file"
-	}
-	return e
+	return t.broken(err, row)
 }

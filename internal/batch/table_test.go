@@ -44,7 +44,7 @@ func decodeObject(text string) map[string]any {
 
 // readAll reads a file whole.
 func readAll(fileName string, source io.Reader) ([]item, error) {
-	r, err := newTableReader(fileName, source, loanSchema)
+	r, err := openItems(fileName, source, loanSchema)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func TestTableRefusesFiles(t *testing.T) {
 		"gzip cut off":       {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},
 		"gzip changed":       {"a.csv.gz", packed.String()[:packed.Len()-8] + "\x00\x00\x00\x00" + packed.String()[packed.Len()-4:], "a.csv.gz, row 50002: the file is broken or cut off"},
 		"gzip as csv":        {"a.csv", packed.String(), "a.csv, row 1: this is not a table of text"},
-		"another type":       {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv or .tsv.gz"},
+		"another type":       {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .json, .json.gz, .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .xlsx or .xlsx.gz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func TestTablePassesOnErrorsOfTheSource(t *testing.T) {
 
 func TestSkipPassesOverItems(t *testing.T) {
 	t.Parallel()
-	r, err := newTableReader("a.csv", strings.NewReader("name\na\n\nb\nc\n"), loanSchema)
+	r, err := openItems("a.csv", strings.NewReader("name\na\n\nb\nc\n"), loanSchema)
 	require.NoError(t, err)
 	n, err := skip(r, 2)
 	require.NoError(t, err)

@@ -1,0 +1,146 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/fault"
+)
+
+// objectOf reads one item that is written as JSON. What is no object is an item
+// with a fault, so that the others of its file go on.
+func objectOf(f *file, row int, text []byte) item {
+	it := item{fileName: f.name, row: row, input: map[string]any{}}
+	value, err := exactjson.Decode(text)
+	switch object, ok := value.(map[string]any); {
+	case err != nil:
+		it.faults = []fault.Detail{{Message: err.Error()}}
+	case !ok:
+		it.faults = []fault.Detail{{Message: "this is not a JSON object"}}
+	default:
+		it.input = object
+	}
+	return it
+}
+
+// lineReader gives the lines of a file as items, each an object of JSON.
+type lineReader struct {
+	*file
+	text  *boundedReader
+	lines *bufio.Reader
+	row   int
+}
+
+func openLines(f *file) *lineReader {
+	text := f.bounded()
+	return &lineReader{file: f, text: text, lines: bufio.NewReaderSize(text, sampleBytes)}
+}
+
+func (r *lineReader) next() (item, error) {
+	line, err := r.line()
+	if err != nil {
+		return item{}, err
+	}
+	return objectOf(r.file, r.row, line), nil
+}
+
+// line returns the next line that is not blank, or io.EOF.
+func (r *lineReader) line() ([]byte, error) {
+	for {
+		r.text.rowLeft = rowBytesMax
+		line, err := r.lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) || r.source.err != nil {
+			return nil, r.broken(err, r.row+1)
+		}
+		if len(line) == 0 {
+			return nil, io.EOF
+		}
+		r.row++
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+func (r *lineReader) skip() error {
+	_, err := r.line()
+	return err
+}
+
+func (r *lineReader) columns() []string { return nil }
+
+// arrayReader gives the elements of a file's one array of JSON as items.
+type arrayReader struct {
+	*file
+	text    *boundedReader
+	decoder *json.Decoder
+	row     int
+}
+
+// openArray reads the beginning of the array. Faults of the file are *FileError.
+func openArray(f *file) (*arrayReader, error) {
+	text := f.bounded()
+	r := &arrayReader{file: f, text: text, decoder: json.NewDecoder(text)}
+	token, err := r.decoder.Token()
+	if errors.Is(err, io.EOF) && r.source.err == nil {
+		return nil, &FileError{File: f.name, Reason: "the file is empty; it must hold a JSON array of objects"}
+	}
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	if token != json.Delim('[') {
+		return nil, &FileError{File: f.name, Reason: "this is not a JSON array"}
+	}
+	return r, nil
+}
+
+func (r *arrayReader) next() (item, error) {
+	text, err := r.element()
+	if err != nil {
+		return item{}, err
+	}
+	return objectOf(r.file, r.row, text), nil
+}
+
+// element returns the text of the next element, or io.EOF after the last.
+func (r *arrayReader) element() (json.RawMessage, error) {
+	r.text.rowLeft = rowBytesMax
+	if !r.decoder.More() {
+		if _, err := r.decoder.Token(); err != nil {
+			return nil, r.fail(err)
+		}
+		if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) || r.source.err != nil {
+			return nil, r.fail(err)
+		}
+		return nil, io.EOF
+	}
+	var text json.RawMessage
+	if err := r.decoder.Decode(&text); err != nil {
+		return nil, r.fail(err)
+	}
+	r.row++
+	return text, nil
+}
+
+func (r *arrayReader) skip() error {
+	_, err := r.element()
+	return err
+}
+
+func (r *arrayReader) columns() []string { return nil }
+
+// fail names the element at which the array is broken: nothing after it can be
+// told apart.
+func (r *arrayReader) fail(err error) error {
+	failed := r.broken(err, r.row+1)
+	broken, isFile := errors.AsType[*FileError](failed)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && isFile {
+		broken.Reason = fmt.Sprintf("this is not JSON, at byte %d of the text", syntax.Offset)
+	}
+	return failed
+}

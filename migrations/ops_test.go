@@ -99,7 +99,7 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	thisMonth := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
-	var tenantID = pgtest.Tenant(t, pool).ID
+	tenantID := pgtest.Tenant(t, pool).ID
 	insert := func(status string, at time.Time) {
 		id := queries.FirstIDAt(at)
 		_, err := pool.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at)

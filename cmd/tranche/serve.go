@@ -110,7 +110,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	senders, err := c.messageFlags.senders()
+	senders, err := c.senders()
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@ func TestSimulation(t *testing.T) {
 }
 
 func simulate(t *testing.T, seed uint64) {
+	t.Helper()
 	defer func() {
 		if t.Failed() {
 			t.Logf("to replay: go test ./internal/engine -run Simulation -simulation.seed %d", seed)
@@ -66,7 +67,7 @@ func simulate(t *testing.T, seed uint64) {
 			return
 		}
 		disturbed := newTrial(t, seed, calm)
-		disturbed.chance = rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test that replays
+		disturbed.chance = rand.New(rand.NewPCG(seed, 2))
 		disturbed.run()
 		if calm && !t.Failed() {
 			require.Empty(t, cmp.Diff(timeless(undisturbed.outcome), timeless(disturbed.outcome)), "seed %d", seed)
@@ -98,7 +99,7 @@ type trial struct {
 func newTrial(t *testing.T, seed uint64, calm bool) *trial {
 	t.Helper()
 	r := &trial{t: t, seed: seed, calm: calm, decided: map[string]Status{}, began: time.Now()}
-	b := planBuilder{trial: r, rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test that replays
+	b := planBuilder{trial: r, rand: rand.New(rand.NewPCG(seed, 1))}
 	inner := b.compile(2, nil)
 	r.plan = b.compile(0, inner)
 	return r

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"maps"
+
 	"tranche/internal/workflow"
 )
 
@@ -8,11 +10,11 @@ import (
 // type. What members there are and of what kind comes from the code that reads
 // them; what they mean is said here.
 func Describe() map[string]*workflow.ConfigSchema {
-	schemas := map[string]*workflow.ConfigSchema{}
+	schemas, meanings := map[string]*workflow.ConfigSchema{}, memberMeanings()
 	for name, taskType := range Types(Ports{}) {
 		schema := workflow.Describe(taskType)
 		schema.Description = typeMeanings()[name]
-		explain(schema, name)
+		explain(schema, name, meanings)
 		schemas[name] = schema
 	}
 	return schemas
@@ -20,16 +22,16 @@ func Describe() map[string]*workflow.ConfigSchema {
 
 // explain describes the members of a schema by their paths, those of the type
 // first: for-each.items, else items.
-func explain(schema *workflow.ConfigSchema, path string) {
+func explain(schema *workflow.ConfigSchema, path string, meanings map[string]string) {
 	for name, property := range schema.Properties {
 		inner := path + "." + name
-		property.Description = memberMeanings()[inner]
+		property.Description = meanings[inner]
 		if property.Description == "" {
-			property.Description = memberMeanings()[name]
+			property.Description = meanings[name]
 		}
-		explain(property, inner)
+		explain(property, inner, meanings)
 		if property.Items != nil {
-			explain(property.Items, inner)
+			explain(property.Items, inner, meanings)
 		}
 	}
 }
@@ -50,7 +52,16 @@ func typeMeanings() map[string]string {
 	}
 }
 
+// memberMeanings says what every member means, by its path or by its name alone.
 func memberMeanings() map[string]string {
+	all := commonMeanings()
+	maps.Copy(all, requestMeanings())
+	maps.Copy(all, ruleMeanings())
+	maps.Copy(all, flowMeanings())
+	return all
+}
+
+func commonMeanings() map[string]string {
 	return map[string]string{
 		"when":           "Condition; where it is false the task is passed over.",
 		"timeoutMs":      "Limit of one attempt.",
@@ -67,7 +78,11 @@ func memberMeanings() map[string]string {
 		"alias":          "The workflow's alias.",
 		"version":        "Its version, or latest: the highest active one when the execution begins.",
 		"input":          "The workflow's input.",
+	}
+}
 
+func requestMeanings() map[string]string {
+	return map[string]string{ //nolint:gosec // what members mean, no credentials
 		"http-request.method":           "The method; GET by default.",
 		"http-request.url":              "The address.",
 		"http-request.query":            "Parameters to add: texts, numbers, booleans or arrays of them.",
@@ -91,7 +106,11 @@ func memberMeanings() map[string]string {
 		"http-request.auth.scope":       "The scope to ask for.",
 		"http-request.auth.audience":    "The audience to ask for.",
 		"http-request.auth.clientAuth":  "Whether the client's credentials go into a Basic header or the body.",
+	}
+}
 
+func ruleMeanings() map[string]string {
+	return map[string]string{
 		"transform.fields": "An object whose leaves are templates.",
 
 		"switch.cases":      "The cases in order.",
@@ -112,7 +131,11 @@ func memberMeanings() map[string]string {
 		"decision-table.rules.then":     "A cell for each output.",
 		"decision-table.hitPolicy":      "Which of several rules that hold counts.",
 		"decision-table.aggregate":      "What collect makes of them.",
+	}
+}
 
+func flowMeanings() map[string]string {
+	return map[string]string{
 		"for-each.items":       "Expression that gives the list.",
 		"for-each.workflow":    "A published workflow to run instead of a nested graph.",
 		"for-each.concurrency": "Items worked on at a time.",

@@ -24,6 +24,12 @@ var Application []byte
 //go:embed workflows/*.json
 var Workflows embed.FS
 
+// Guide holds guide/*.json: the workflow that docs/workflows.md builds, as it is
+// after each step.
+//
+//go:embed guide/*.json
+var Guide embed.FS
+
 // BureauURL is where the workflows expect the credit bureau. Whoever creates
 // them replaces it by the address of theirs.
 const BureauURL = "https://bureau.example"

@@ -74,3 +74,18 @@ func BenchmarkStateJSON(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 	}
 }
+
+// BenchmarkForEach is a for-each over 1,000 items of a task without effects.
+func BenchmarkForEach(b *testing.B) {
+	plan := (&world{still: true}).plan(b, "", each("pure", ""))
+	runner := newRunner()
+	input := items(1_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		verdict, err := runner.Drive(b.Context(), &Run{Plan: plan, State: NewState(plan, "e1"), Input: input}, nil)
+		if err != nil || verdict.Outcome.Status != StatusCompleted {
+			b.Fatal(err, verdict)
+		}
+	}
+	b.ReportMetric(float64(b.N)*1_000/b.Elapsed().Seconds(), "runs/s")
+}

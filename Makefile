@@ -52,6 +52,10 @@ check-generated: ## fail where a generated file differs from its source
 openapi: ## write the golden OpenAPI document anew
 	$(GO) test ./api -run OpenAPI -update
 
+.PHONY: contract
+contract: ## lint the OpenAPI document and compile a TypeScript client (needs npm)
+	tools/contract/check
+
 .PHONY: bench
 bench: ## benchmarks of the engine and the expressions alone
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

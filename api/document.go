@@ -47,6 +47,7 @@ func humaConfig() huma.Config {
 		{Name: "Workflows", Description: "Definitions: drafted, published, archived."},
 		{Name: "Executions", Description: "Running a workflow for one subject."},
 		{Name: "Batches", Description: "Running a workflow for many subjects."},
+		{Name: "Schedules", Description: "Running a workflow at recurring times."},
 		{Name: "Authorizations", Description: "Consents signed by one-time password, their evidence, and the templates of messages."},
 		{Name: "Secrets", Description: "Values that tasks send and nobody reads back."},
 		{Name: "Stores", Description: "Uploads and packages of files."},
@@ -68,7 +69,7 @@ func humaConfig() huma.Config {
 
 func scopesDescription() string {
 	var text strings.Builder
-	text.WriteString("An access token of POST /identity/resources/auth/v1/api-token. Its scopes are those of the client:\n")
+	text.WriteString("An access token of POST /identity/resources/auth/v1/api-token: a JWT by RFC 9068, handled by RFC8725. Its scopes are those of the client:\n")
 	for _, scope := range identity.Scopes() {
 		text.WriteString("\n- `" + string(scope) + "`")
 	}

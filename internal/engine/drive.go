@@ -35,6 +35,7 @@ type drive struct {
 	effects    []*effect      // those that run
 	over       chan struct{}  // closed when nobody reads reports any more
 	storedWait time.Time      // the wait that the last checkpoint holds
+	unmeasured int            // bytes of results that came since all were measured
 }
 
 // effect is an effect that runs.

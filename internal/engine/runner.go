@@ -83,6 +83,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 			}
 			event = Event{Kind: EventCancelled, At: r.now()}
 		}
+		d.bound(&event)
 		actions := next(run.Plan, run.State, &event, &d.buffer)
 		if run.State.Ended() {
 			return Verdict{Outcome: conclude(run.Plan, run.State)}, nil

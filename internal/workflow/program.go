@@ -103,6 +103,7 @@ const (
 	CodeExpression      = "EXPRESSION_ERROR"       // an expression could not be evaluated
 	CodeExternalService = "EXTERNAL_SERVICE_ERROR" // the outside failed: 502
 	CodeTaskTimeout     = "TASK_TIMEOUT"           // timeoutMs was over: 502
+	CodeTooLarge        = "RESULTS_TOO_LARGE"      // the execution holds too much
 	CodeInternal        = "INTERNAL_ERROR"         // a fault of this service: 500
 )
 

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"tranche/internal/workflow"
+)
+
+const (
+	// StateBytesMax is the most that the results of an execution's tasks may
+	// hold together, about as many bytes as they have as JSON. Each result is
+	// bounded by its evaluation or answer; this bounds what a graph of many
+	// keeps in memory and has to store.
+	StateBytesMax = 16 << 20
+	// measureEvery is how many bytes of results come in before all are measured.
+	measureEvery = StateBytesMax / 8
+)
+
+// bound turns the completion of a task whose result is one too many into its
+// failure. Results that the state has dropped again, like those of a loop's
+// earlier iterations, do not count.
+func (d *drive) bound(event *Event) {
+	if event.Kind != EventCompleted {
+		return
+	}
+	came := sizeOf(event.Result.Output)
+	if d.unmeasured += came; d.unmeasured < measureEvery {
+		return
+	}
+	held := sizeOfTasks(d.run.State.Tasks) + came
+	if d.unmeasured = 0; held <= StateBytesMax {
+		return
+	}
+	event.Kind = EventFailed
+	event.Err = &workflow.TaskError{
+		Code:    workflow.CodeTooLarge,
+		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", StateBytesMax>>20),
+	}
+	d.unmeasured = measureEvery // until something is dropped, the next one is too many too
+}
+
+func sizeOfTasks(tasks []TaskState) (bytes int) {
+	for i := range tasks {
+		t := &tasks[i]
+		bytes += sizeOf(t.Output)
+		if t.End != nil {
+			bytes += sizeOf(t.End.CustomOutput)
+		}
+		if t.Nested == nil {
+			continue
+		}
+		bytes += sizeOf(t.Nested.Last)
+		for _, frame := range t.Nested.Frames {
+			bytes += sizeOf(frame.Output) + sizeOfTasks(frame.Tasks)
+		}
+	}
+	return bytes
+}
+
+// sizeOf is about the length of a value as JSON.
+func sizeOf(value any) (bytes int) {
+	switch value := value.(type) {
+	case string:
+		return len(value) + 2
+	case json.Number:
+		return len(value)
+	case []any:
+		for _, item := range value {
+			bytes += sizeOf(item) + 1
+		}
+	case map[string]any:
+		for name, member := range value {
+			bytes += len(name) + sizeOf(member) + 4
+		}
+	}
+	return bytes + 4
+}

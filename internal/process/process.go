@@ -24,6 +24,9 @@ const (
 	beatTimeout  = 4 * time.Second
 	// DeadAfter is how long after its last heartbeat a process counts as dead.
 	DeadAfter = 20 * time.Second
+	// LookAgainAfter is when to look again at work whose process lived: half of
+	// DeadAfter, so that a death just after the look is found in time.
+	LookAgainAfter = DeadAfter / 2
 )
 
 // Process is this process among the others.

@@ -25,7 +25,7 @@ func (w *batchItemRun) Work(ctx context.Context, job *river.Job[jobs.BatchItemRu
 		return err
 	}
 	if held == execution.HeldElsewhere {
-		return river.JobSnooze(process.DeadAfter)
+		return river.JobSnooze(process.LookAgainAfter)
 	}
 	return nil
 }

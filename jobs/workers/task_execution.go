@@ -38,7 +38,7 @@ func (w *taskExecution) goOn(ctx context.Context, tenantID, id uuid.UUID) error 
 		}
 	}
 	if held == execution.HeldElsewhere {
-		return river.JobSnooze(process.DeadAfter)
+		return river.JobSnooze(process.LookAgainAfter)
 	}
 	return nil
 }

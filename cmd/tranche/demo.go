@@ -110,6 +110,7 @@ func (d *demoRun) run(ctx context.Context) (err error) {
 	serve := &serveCommand{
 		Role: service.RoleAll, exceptions: exceptions,
 		databaseFlags: databaseFlags{DataDir: d.command.DataDir, PGBin: d.command.PGBin, PGDownload: d.command.PGDownload},
+		messageFlags:  messageFlags{MailDir: d.mailbox()},
 	}
 	db, err := serve.databaseFlags.open(ctx, d.console, d.log)
 	if err != nil {
@@ -139,6 +140,9 @@ func (d *demoRun) run(ctx context.Context) (err error) {
 	return errors.Join(err, <-ended)
 }
 
+// mailbox is the folder that takes the messages of the demo.
+func (d *demoRun) mailbox() string { return filepath.Join(d.command.DataDir, "mail") }
+
 // show is what happens while the service runs.
 func (d *demoRun) show(ctx context.Context, db *database, url string) error {
 	d.screen.step("the service answers at %s, the bureau at %s", url, d.bureau.URL())
@@ -150,7 +154,7 @@ func (d *demoRun) show(ctx context.Context, db *database, url string) error {
 	if err := client.signIn(ctx, credentials.ClientID.String(), credentials.Secret); err != nil {
 		return err
 	}
-	walk := &tour{client: client, bureau: d.bureau, state: d.state, screen: d.screen, outputs: filepath.Join(d.command.DataDir, "output")}
+	walk := &tour{client: client, bureau: d.bureau, state: d.state, screen: d.screen, outputs: filepath.Join(d.command.DataDir, "output"), mailbox: d.mailbox()}
 	if err := walk.run(ctx); err != nil {
 		return err
 	}

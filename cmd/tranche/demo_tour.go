@@ -28,6 +28,7 @@ type tour struct {
 	state   *demoState
 	screen  *screen
 	outputs string // folder for output packages
+	mailbox string // folder that messages go to
 }
 
 // run publishes the sample workflows, runs one of them for one applicant and
@@ -45,6 +46,9 @@ func (t *tour) run(ctx context.Context) error {
 	t.screen.step("published %s", strings.Join(names, ", "))
 	if err := t.executeOne(ctx, workflows[demoSingle]); err != nil {
 		return fmt.Errorf("execute %s: %w", demoSingle, err)
+	}
+	if err := t.executeWithConsent(ctx, workflows[demoBulk]); err != nil {
+		return fmt.Errorf("execute %s with a consent: %w", demoBulk, err)
 	}
 	batchID, err := t.unfinishedBatch(ctx)
 	if err != nil {

@@ -34,13 +34,19 @@ func samplePlan(t *testing.T, file, bureauURL string) *workflow.Plan {
 	require.True(t, ok)
 	exceptions, err := egress.ParseAllow("127.0.0.0/8")
 	require.NoError(t, err)
-	types := task.Types(task.Ports{HTTP: egress.New(exceptions)})
+	types := task.Types(task.Ports{HTTP: egress.New(exceptions), FindAuthorization: consented})
 	definition, details := workflow.Parse(body["inputSchema"], body["tasks"], body["edges"], types)
 	require.Empty(t, details)
 	plan, err := workflow.Compile(definition, types)
 	require.NoError(t, err)
 	require.Empty(t, plan.Warnings)
 	return plan
+}
+
+// consented knows the consent of the sample's borrower alone.
+func consented(_ context.Context, q task.AuthorizationQuery) (task.Authorization, bool, error) {
+	signed := task.AuthorizationQuery{Key: "credit-report", IdentityKey: "borrowerId", IdentityValue: "B-10002000"}
+	return task.Authorization{}, q == signed, nil
 }
 
 // sampleInput is the application of testdata with some members replaced.
@@ -181,6 +187,33 @@ func TestSampleUnderwriting(t *testing.T) {
 			requireJSON(t, c.want, outcome.Output)
 		})
 	}
+}
+
+// TestSampleUnderwritingWithoutConsent asks the bureau nothing about a borrower
+// who has not consented, unless the batch says that its consents are on file.
+func TestSampleUnderwritingWithoutConsent(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	plan := samplePlan(t, "underwriting.json", server.URL)
+	outcome := judge(t, plan, sampleInput(t, "B-10002000", "B-1"))
+	require.Equal(t, engine.StatusFailed, outcome.Status)
+	require.Equal(t, http.StatusUnprocessableEntity, outcome.StatusCode)
+	require.Empty(t, asked)
+
+	input, details := plan.CheckInput(sampleInput(t, "B-10002000", "B-1"))
+	require.Empty(t, details)
+	run := &engine.Run{
+		Plan: plan, State: engine.NewState(plan, "01a1fd0c-ad07-7022-ada6-e144ef73624f"), Input: input,
+		Custom: map[string]any{"consentsOnFile": true},
+	}
+	_, err := (&engine.Runner{Clock: time.Now, Log: slog.New(slog.DiscardHandler)}).Drive(t.Context(), run, keepNothing)
+	require.NoError(t, err)
+	require.NotEmpty(t, asked)
 }
 
 func TestSampleInputsAreRefused(t *testing.T) {

@@ -40,20 +40,21 @@ type BatchStarted struct {
 
 // BatchRecord is a batch (section 2.10).
 type BatchRecord struct {
-	ExecutionBatchID string       `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	WorkflowID       string       `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias    string       `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion  string       `json:"workflowVersion" doc:"Its version." example:"v1"`
-	Label            string       `json:"label" doc:"Its name for people." example:"November applications"`
-	Description      string       `json:"description,omitempty" doc:"**[ext]** What the batch is for."`
-	Status           string       `json:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Where it stands; complete, cancelled and what ends in failed are final." example:"complete"`
-	State            BatchState   `json:"state" doc:"How far it is."`
-	Outputs          BatchOutputs `json:"outputs" doc:"What its stages gave."`
-	RawPackageID     string       `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
-	Attempt          int          `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
-	CancelRequested  *Timestamp   `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not."`
-	CreatedAt        Timestamp    `json:"createdAt" doc:"When it was accepted."`
-	UpdatedAt        Timestamp    `json:"updatedAt" doc:"When it last changed."`
+	ExecutionBatchID string            `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID       string            `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias    string            `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion  string            `json:"workflowVersion" doc:"Its version." example:"v1"`
+	Label            string            `json:"label" doc:"Its name for people." example:"November applications"`
+	Description      string            `json:"description,omitempty" doc:"**[ext]** What the batch is for."`
+	Status           string            `json:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Where it stands; complete, cancelled and what ends in failed are final." example:"complete"`
+	State            BatchState        `json:"state" doc:"How far it is."`
+	Outputs          BatchOutputs      `json:"outputs" doc:"What its stages gave."`
+	RawPackageID     string            `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
+	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** What befell it: TARGET_UNREACHABLE says that no connection to the host named by source could be made, and that items wait for it and are tried again."`
+	Attempt          int               `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
+	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not."`
+	CreatedAt        Timestamp         `json:"createdAt" doc:"When it was accepted."`
+	UpdatedAt        Timestamp         `json:"updatedAt" doc:"When it last changed."`
 }
 
 // BatchState is how far a batch is.
@@ -114,7 +115,7 @@ type (
 	}
 )
 
-const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"attempt":1,"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
+const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"notices":[],"attempt":1,"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
 
 func batchRoutes(s *Server) {
 	register(s, operation{
@@ -222,7 +223,7 @@ func batchRecord(b *batches.Batch) BatchRecord {
 		Outputs: BatchOutputs{
 			PreProcessing: BatchPreProcessingOutput{Result: b.PreProcessingResult, ValidatedItemsCount: b.ValidatedItems},
 		},
-		RawPackageID: idOrEmpty(b.RawPackageID), Attempt: b.Attempt, CancelRequested: stampOrNil(b.CancelRequestedAt),
+		RawPackageID: idOrEmpty(b.RawPackageID), Notices: executionNotices(b.Notices), Attempt: b.Attempt, CancelRequested: stampOrNil(b.CancelRequestedAt),
 		CreatedAt: stamp(b.CreatedAt), UpdatedAt: stamp(b.UpdatedAt),
 	}
 	for _, id := range b.EarlierPackageIDs {

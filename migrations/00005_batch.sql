@@ -48,6 +48,8 @@ CREATE TABLE execution_batches (
     items_completed       integer     NOT NULL DEFAULT 0,
     items_failed          integer     NOT NULL DEFAULT 0,
     items_source_failed   integer     NOT NULL DEFAULT 0,
+    -- What befell it, for people.
+    notices               json        NOT NULL DEFAULT '[]',
     created_at            timestamptz NOT NULL DEFAULT now(),
     updated_at            timestamptz NOT NULL DEFAULT now(),
     completed_at          timestamptz,

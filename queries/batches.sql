@@ -24,7 +24,7 @@ LIMIT 1;
 -- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
+    items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchList :many
@@ -32,7 +32,7 @@ FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 -- execution_batches_newest, so one plan serves all of them.
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
+    items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches
 WHERE tenant_id = @tenant_id
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
@@ -361,3 +361,19 @@ SELECT count(*) FROM (
       AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     LIMIT @count_max::bigint
 ) AS matching;
+
+-- name: BatchItemDefer :execrows
+-- Lets go of an item whose target is down: it goes on later, from the given
+-- state and with its time limit anew. No row: the lease is lost.
+WITH held AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
+    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.batch_id = @batch_id::uuid AND e.lease_token = @lease_token::uuid
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
+
+-- name: BatchNoticeAdd :exec
+-- Adds a notice, one of each code and source.
+UPDATE execution_batches SET notices = (notices::jsonb || @notice::jsonb)::json, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND NOT EXISTS (
+    SELECT FROM json_array_elements(notices) AS n WHERE n ->> 'code' = @code::text AND n ->> 'source' = @source::text);

@@ -143,7 +143,7 @@ func (q *Queries) BatchFed(ctx context.Context, db DBTX, arg BatchFedParams) err
 const batchGet = `-- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
+    items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches WHERE tenant_id = $1 AND id = $2
 `
 
@@ -171,6 +171,7 @@ type BatchGetRow struct {
 	ItemsCompleted      int32
 	ItemsFailed         int32
 	ItemsSourceFailed   int32
+	Notices             []byte
 	CancelRequestedAt   *time.Time
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
@@ -199,6 +200,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.ItemsCompleted,
 		&i.ItemsFailed,
 		&i.ItemsSourceFailed,
+		&i.Notices,
 		&i.CancelRequestedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -419,6 +421,39 @@ func (q *Queries) BatchItemCount(ctx context.Context, db DBTX, arg BatchItemCoun
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const batchItemDefer = `-- name: BatchItemDefer :execrows
+WITH held AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
+    WHERE e.tenant_id = $2 AND e.id = $3 AND e.batch_id = $4::uuid AND e.lease_token = $5::uuid
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = $1::json FROM held WHERE p.execution_id = held.id
+`
+
+type BatchItemDeferParams struct {
+	State      []byte
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	BatchID    uuid.UUID
+	LeaseToken uuid.UUID
+}
+
+// Lets go of an item whose target is down: it goes on later, from the given
+// state and with its time limit anew. No row: the lease is lost.
+func (q *Queries) BatchItemDefer(ctx context.Context, db DBTX, arg BatchItemDeferParams) (int64, error) {
+	result, err := db.Exec(ctx, batchItemDefer,
+		arg.State,
+		arg.TenantID,
+		arg.ID,
+		arg.BatchID,
+		arg.LeaseToken,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchItemGet = `-- name: BatchItemGet :one
@@ -1120,7 +1155,7 @@ func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRe
 const batchList = `-- name: BatchList :many
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
-    items_total, items_completed, items_failed, items_source_failed, cancel_requested_at, created_at, updated_at, completed_at
+    items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
 FROM execution_batches
 WHERE tenant_id = $1
     AND ($2::text IS NULL OR status = $2)
@@ -1158,6 +1193,7 @@ type BatchListRow struct {
 	ItemsCompleted      int32
 	ItemsFailed         int32
 	ItemsSourceFailed   int32
+	Notices             []byte
 	CancelRequestedAt   *time.Time
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
@@ -1201,6 +1237,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.ItemsCompleted,
 			&i.ItemsFailed,
 			&i.ItemsSourceFailed,
+			&i.Notices,
 			&i.CancelRequestedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -1214,6 +1251,32 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchNoticeAdd = `-- name: BatchNoticeAdd :exec
+UPDATE execution_batches SET notices = (notices::jsonb || $1::jsonb)::json, updated_at = now()
+WHERE tenant_id = $2 AND id = $3 AND NOT EXISTS (
+    SELECT FROM json_array_elements(notices) AS n WHERE n ->> 'code' = $4::text AND n ->> 'source' = $5::text)
+`
+
+type BatchNoticeAddParams struct {
+	Notice   []byte
+	TenantID uuid.UUID
+	ID       uuid.UUID
+	Code     string
+	Source   string
+}
+
+// Adds a notice, one of each code and source.
+func (q *Queries) BatchNoticeAdd(ctx context.Context, db DBTX, arg BatchNoticeAddParams) error {
+	_, err := db.Exec(ctx, batchNoticeAdd,
+		arg.Notice,
+		arg.TenantID,
+		arg.ID,
+		arg.Code,
+		arg.Source,
+	)
+	return err
 }
 
 const batchPause = `-- name: BatchPause :execrows

@@ -28,6 +28,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
+	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -70,8 +71,9 @@ type Service struct {
 	gather *gatherer
 	// ranges bounds how many ranges of items without effects, which keep a
 	// processor busy, run at a time.
-	ranges  chan struct{}
-	columns knownColumns
+	ranges   chan struct{}
+	columns  knownColumns
+	circuits circuits
 }
 
 // New returns a service.
@@ -107,6 +109,8 @@ type Batch struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	CompletedAt  *time.Time // nil until the status is final
+	// Notices tell what befell it.
+	Notices []workflow.Notice
 	// CancelRequestedAt is when its end was asked for; nil if it was not.
 	CancelRequestedAt *time.Time
 }
@@ -124,5 +128,5 @@ func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Batch, erro
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("get batch %s: %w", id, err))
 	}
-	return fromRow(&row), nil
+	return fromRow(&row)
 }

@@ -16,6 +16,12 @@ import (
 	"tranche/internal/identity"
 )
 
+// How long the tests wait for what must happen, and how often they look.
+const (
+	waitMax = 30 * time.Second
+	tick    = 20 * time.Millisecond
+)
+
 // target is the outside that a workflow calls: it records who called what, and
 // fails what the test says.
 type target struct {
@@ -243,7 +249,7 @@ func until(t *testing.T, c *apitest.Caller, id string, want func(record) bool) (
 		c.Get(t, "/v1/execution-batches/"+id).Expect(http.StatusOK).Decode(&r)
 		require.Equal(t, r.State.Summary.Total, r.State.Summary.Completed+r.State.Summary.Failed+r.State.Summary.Pending)
 		return want(r)
-	}, 30*time.Second, 20*time.Millisecond)
+	}, waitMax, tick)
 	return r
 }
 
@@ -269,7 +275,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.calls) > 100
-	}, 30*time.Second, 10*time.Millisecond)
+	}, waitMax, tick)
 	require.Equal(t, "paused", c.Post(t, at+"/pause", nil).Expect(http.StatusOK).Text("status"))
 	c.Post(t, at+"/pause", nil).Expect(http.StatusConflict)
 	c.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusConflict)
@@ -282,7 +288,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	running := func() string {
 		return c.Get(t, at+"/items?status=running").Expect(http.StatusOK).Text("pagination.total")
 	}
-	require.Eventually(t, func() bool { return running() == "0" }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return running() == "0" }, waitMax, tick)
 	r := until(t, c, id, func(record) bool { return true })
 	require.Equal(t, "paused", r.Status)
 	require.Positive(t, r.State.Summary.Completed)
@@ -326,7 +332,7 @@ func TestCancelEndsWhatWaits(t *testing.T) {
 	at := "/v1/execution-batches/" + id
 	require.Eventually(t, func() bool {
 		return s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NULL HAVING count(*) = 3").Scan(new(int)) == nil
-	}, 30*time.Second, 20*time.Millisecond)
+	}, waitMax, tick)
 	c.Post(t, at+"/pause", nil).Expect(http.StatusOK)
 	c.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
 	r := until(t, c, id, func(now record) bool { return now.Status == "cancelled" })

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -47,7 +48,9 @@ func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, w
 	found := make([]*Batch, len(rows))
 	for i, row := range rows {
 		same := queries.BatchGetRow(row)
-		found[i] = fromRow(&same)
+		if found[i], err = fromRow(&same); err != nil {
+			return nil, 0, err
+		}
 	}
 	return found, int(total), nil
 }
@@ -59,8 +62,8 @@ func optional(text string) *string {
 	return &text
 }
 
-func fromRow(row *queries.BatchGetRow) *Batch {
-	return &Batch{
+func fromRow(row *queries.BatchGetRow) (*Batch, error) {
+	b := &Batch{
 		ID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias, WorkflowVersion: int(row.WorkflowVersion),
 		Label: row.Label, Description: row.Description, IsTest: row.IsTest, Status: Status(row.Status), Attempt: int(row.Attempt),
 		PreProcessingResult: row.PreProcessingResult, ValidatedItems: int(row.ValidatedItems),
@@ -68,4 +71,8 @@ func fromRow(row *queries.BatchGetRow) *Batch {
 		Total: int(row.ItemsTotal), Completed: int(row.ItemsCompleted), Failed: int(row.ItemsFailed), SourceFailed: int(row.ItemsSourceFailed),
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CompletedAt: row.CompletedAt, CancelRequestedAt: row.CancelRequestedAt,
 	}
+	if err := json.Unmarshal(row.Notices, &b.Notices); err != nil {
+		return nil, fmt.Errorf("read the notices of batch %s: %w", row.ID, err)
+	}
+	return b, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
@@ -23,8 +24,12 @@ import (
 // including, end: in memory and written together where the workflow has no
 // effects, else one by one under their leases. execution.HeldElsewhere asks for
 // another try later: a process that lives, or died just now, holds the item.
-// Nothing begins while the batch is paused or once it is cancelled.
+// Nothing begins while the batch is paused or once it is cancelled, and while
+// what its items call is down: *DownError then says how long to wait.
 func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32) (execution.Holding, error) {
+	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
+		return execution.Held, &DownError{Wait: wait}
+	}
 	item, err := s.q.BatchItemGet(ctx, s.Pool, queries.BatchItemGetParams{TenantID: tenantID, BatchID: batchID, ItemIndex: first})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return execution.Over, nil
@@ -47,9 +52,13 @@ func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, fir
 
 // runEffects drives one item until it ends or has to wait.
 func (s *Service) runEffects(ctx context.Context, tenantID, batchID, id uuid.UUID, plan *workflow.Plan) (execution.Holding, error) {
-	f, holding, err := s.Executions.RunLeased(ctx, tenantID, id)
+	watch := s.circuits.watch(tenantID, batchID, s.Clock)
+	f, holding, err := s.Executions.RunLeased(egress.Observe(ctx, watch.report), tenantID, id)
 	if err != nil || f == nil {
 		return holding, err
+	}
+	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 {
+		return s.putOff(ctx, batchID, plan, f, host)
 	}
 	return holding, s.gather.add(ctx, tenantID, batchID, plan, &ended{Finished: f})
 }

@@ -123,9 +123,23 @@ func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
 	}
 	response, err := c.exchange(httpRequest, req.ResponseBytesMax)
 	if err != nil {
-		return nil, classify(ctx, bounded, err, connected.Load())
+		err = classify(ctx, bounded, err, connected.Load())
 	}
-	return response, nil
+	if report, ok := ctx.Value(observerKey{}).(func(string, bool)); ok && ctx.Err() == nil {
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Refused {
+			report(httpRequest.URL.Host, connected.Load())
+		}
+	}
+	return response, err
+}
+
+type observerKey struct{}
+
+// Observe returns a context under which report is told of every request that
+// ends otherwise than by the context or the guard: to which host, with its port if it has
+// one, and whether a connection could be made.
+func Observe(ctx context.Context, report func(host string, connected bool)) context.Context {
+	return context.WithValue(ctx, observerKey{}, report)
 }
 
 func build(ctx context.Context, req Request) (*http.Request, error) {

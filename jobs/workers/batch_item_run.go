@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 
 	"github.com/riverqueue/river"
 
@@ -17,10 +18,14 @@ type batchItemRun struct {
 }
 
 // Work runs the pending ones of a range of items. While another process holds
-// an item that is run alone, the job comes back later.
+// an item that is run alone, or while what it calls is down, the job comes back
+// later.
 func (w *batchItemRun) Work(ctx context.Context, job *river.Job[jobs.BatchItemRun]) error {
 	a := job.Args
 	held, err := w.batches.RunItems(ctx, a.TenantID, a.BatchID, a.FirstItem, a.EndItem)
+	if down, ok := errors.AsType[*batch.DownError](err); ok {
+		return river.JobSnooze(down.Wait)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,216 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+const (
+	// circuitFailures is after how many connections to a host that could not be
+	// made, one after the other, its circuit opens.
+	circuitFailures = 5
+	// An open circuit lets one item try again after circuitWaitMin, then after
+	// twice as long, up to circuitWaitMax.
+	circuitWaitMin = 2 * time.Second
+	circuitWaitMax = time.Minute
+	// circuitsMax bounds what is remembered; what is forgotten is learned anew.
+	circuitsMax = 10_000
+)
+
+// noticeUnreachable is the code of a batch's notice that items wait.
+const noticeUnreachable = "TARGET_UNREACHABLE"
+
+// DownError says that what an item calls can not be reached: it is to be tried
+// again after the wait.
+type DownError struct{ Wait time.Duration }
+
+func (e *DownError) Error() string {
+	return fmt.Sprintf("the target is down, trying again in %s", e.Wait)
+}
+
+type (
+	// circuitKey is a host as one tenant calls it: tenants share no circuit, so
+	// none learns of or holds up another.
+	circuitKey struct {
+		tenantID uuid.UUID
+		host     string
+	}
+	circuit struct {
+		failures int
+		wait     time.Duration
+		nextTry  time.Time
+	}
+)
+
+// circuits are those of this process. A host is down for a tenant while no
+// connection to it can be made; its batches wait instead of burning through
+// their items.
+type circuits struct {
+	mu       sync.Mutex
+	circuits map[circuitKey]*circuit
+	// batches are those whose items wait, and for which host.
+	batches map[uuid.UUID]string
+}
+
+// admit returns zero if an item of the batch may begin, else how long it is to
+// wait. While a circuit is open one item is admitted each time its wait is over.
+func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	host, ok := c.batches[batchID]
+	if !ok {
+		return 0
+	}
+	open := c.circuits[circuitKey{tenantID, host}]
+	if open == nil || open.failures < circuitFailures {
+		delete(c.batches, batchID)
+		return 0
+	}
+	if wait := open.nextTry.Sub(now); wait > 0 {
+		return wait
+	}
+	open.nextTry = now.Add(open.wait)
+	return 0
+}
+
+// report notes how a connection went.
+func (c *circuits) report(key circuitKey, connected bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connected {
+		delete(c.circuits, key)
+		return
+	}
+	if c.circuits == nil || len(c.circuits) >= circuitsMax {
+		c.circuits = map[circuitKey]*circuit{}
+	}
+	open := c.circuits[key]
+	if open == nil {
+		open = &circuit{}
+		c.circuits[key] = open
+	}
+	open.failures++
+	if open.failures >= circuitFailures && !now.Before(open.nextTry) {
+		open.wait = min(max(2*open.wait, circuitWaitMin), circuitWaitMax)
+		open.nextTry = now.Add(open.wait)
+	}
+}
+
+// hold makes the batch's items wait for a host.
+func (c *circuits) hold(key circuitKey, batchID uuid.UUID, now time.Time) (wait time.Duration, isNew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.batches == nil || len(c.batches) >= circuitsMax {
+		c.batches = map[uuid.UUID]string{}
+	}
+	isNew = c.batches[batchID] != key.host
+	c.batches[batchID] = key.host
+	wait = circuitWaitMin
+	if open := c.circuits[key]; open != nil {
+		wait = max(open.nextTry.Sub(now), time.Second)
+	}
+	return wait, isNew
+}
+
+// watch observes the connections of one item.
+func (c *circuits) watch(tenantID, batchID uuid.UUID, clock func() time.Time) *watch {
+	return &watch{circuits: c, tenantID: tenantID, clock: clock, unreached: map[string]bool{}}
+}
+
+type watch struct {
+	circuits  *circuits
+	tenantID  uuid.UUID
+	clock     func() time.Time
+	mu        sync.Mutex
+	unreached map[string]bool
+}
+
+func (w *watch) report(host string, connected bool) {
+	w.circuits.report(circuitKey{w.tenantID, host}, connected, w.clock())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if connected {
+		delete(w.unreached, host)
+	} else {
+		w.unreached[host] = true
+	}
+}
+
+// down returns a host whose circuit is open and that the item did not reach;
+// empty for none.
+func (w *watch) down() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.circuits.mu.Lock()
+	defer w.circuits.mu.Unlock()
+	for host := range w.unreached {
+		if open := w.circuits.circuits[circuitKey{w.tenantID, host}]; open != nil && open.failures >= circuitFailures {
+			return host
+		}
+	}
+	return ""
+}
+
+// putOff lets go of an item that failed because a host is down, instead of
+// ending it: what it completed is kept, the rest runs again when the host is
+// reached. Its attempt stays the same, for nothing outside has seen it.
+func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.Plan, f *execution.Finished, host string) (execution.Holding, error) {
+	state, err := execution.ReadState(plan, f.ID, f.State)
+	if err != nil {
+		return execution.Held, err
+	}
+	attempt := state.Attempt
+	if _, _, err := engine.Reset(plan, state, nil); err != nil {
+		return execution.Held, err
+	}
+	state.Attempt = attempt
+	text, err := json.Marshal(state)
+	if err != nil {
+		return execution.Held, fmt.Errorf("write the state of execution %s: %w", f.ID, err)
+	}
+	wait, isNew := s.circuits.hold(circuitKey{f.TenantID, host}, batchID, s.Clock())
+	if isNew {
+		if err := s.notice(ctx, f.TenantID, batchID, host); err != nil {
+			return execution.Held, err
+		}
+	}
+	rows, err := s.q.BatchItemDefer(ctx, s.Pool, queries.BatchItemDeferParams{
+		TenantID: f.TenantID, BatchID: batchID, ID: f.ID, LeaseToken: f.LeaseToken, State: text,
+	})
+	if err != nil {
+		return execution.Held, postgres.Translate(fmt.Errorf("put off execution %s: %w", f.ID, err))
+	}
+	if rows == 0 {
+		return execution.HeldElsewhere, nil
+	}
+	return execution.Held, &DownError{Wait: wait}
+}
+
+// notice tells in the record of the batch that its items wait for a host.
+func (s *Service) notice(ctx context.Context, tenantID, batchID uuid.UUID, host string) error {
+	text, err := json.Marshal(workflow.Notice{
+		Code: noticeUnreachable, Level: workflow.LevelWarning, Source: host, CreatedAt: s.Clock(),
+		Message: "no connection could be made; items wait and are tried again",
+	})
+	if err != nil {
+		return err
+	}
+	err = s.q.BatchNoticeAdd(ctx, s.Pool, queries.BatchNoticeAddParams{
+		TenantID: tenantID, ID: batchID, Notice: text, Code: noticeUnreachable, Source: host,
+	})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("add a notice to batch %s: %w", batchID, err))
+	}
+	return nil
+}

@@ -112,5 +112,8 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 	}
 }
 
-// now is the time as states keep it: UTC, whole milliseconds.
-func (r *Runner) now() time.Time { return r.Clock().UTC().Truncate(time.Millisecond) }
+// now is the time as states keep it: UTC, whole milliseconds, rounded up so that
+// no wait that is counted from it ends early.
+func (r *Runner) now() time.Time {
+	return r.Clock().UTC().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond)
+}

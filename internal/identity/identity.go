@@ -74,7 +74,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) 
 		successorKeys: cfg.Keys.DeriveAll("successors of refresh tokens"),
 		defaults:      DefaultLimits(),
 	}
-	if err := s.watch.read(ctx); err != nil {
+	if err := s.watch.read(ctx, cfg.Clock()); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -50,16 +50,16 @@ type watch struct {
 
 // get returns a standing that is young enough to be relied on.
 func (w *watch) get(ctx context.Context) (*standing, error) {
-	current := w.current.Load()
-	switch age := w.clock().Sub(current.readAt); {
+	current, now := w.current.Load(), w.clock()
+	switch age := now.Sub(current.readAt); {
 	case age < watchRefreshAfter:
 		return current, nil
 	case age < watchStaleAfter:
-		w.refresh(ctx)
+		w.refresh(ctx, now)
 		return current, nil
 	}
 	select {
-	case result := <-w.refresh(ctx):
+	case result := <-w.refresh(ctx, now):
 		if result.Err != nil {
 			return nil, result.Err
 		}
@@ -70,16 +70,16 @@ func (w *watch) get(ctx context.Context) (*standing, error) {
 }
 
 // refresh reads anew, once for all who ask meanwhile.
-func (w *watch) refresh(ctx context.Context) <-chan singleflight.Result {
+func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.Result {
 	return w.reading.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchTimeMax)
 		defer cancel()
-		return nil, w.read(ctx)
+		return nil, w.read(ctx, now)
 	})
 }
 
-func (w *watch) read(ctx context.Context) error {
-	now := w.clock()
+// read takes up what holds at a moment that is not later than the call.
+func (w *watch) read(ctx context.Context, now time.Time) error {
 	next := &standing{readAt: now, sweptAt: now, limits: map[uuid.UUID][]Limit{}}
 	if err := w.readRevoked(ctx, next); err != nil {
 		return err

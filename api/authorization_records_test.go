@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,9 +52,7 @@ func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
 	c := tenant.As(t, identity.RoleAdmin)
 	least := func(change map[string]any) map[string]any {
 		b := map[string]any{"tenant": tenant.Slug, "key": "k", "identityKey": "i", "identityValue": "v"}
-		for name, value := range change {
-			b[name] = value
-		}
+		maps.Copy(b, change)
 		return b
 	}
 	for name, c2 := range map[string]struct {

@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -473,9 +474,7 @@ func testSigningRefuses(t *testing.T, d *desk) {
 	s := d.signer(t)
 	body := func(change map[string]any) map[string]any {
 		b := byEmail("refuse@example.com")
-		for name, value := range change {
-			b[name] = value
-		}
+		maps.Copy(b, change)
 		return b
 	}
 	for name, c := range map[string]struct {

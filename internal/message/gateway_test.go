@@ -150,9 +150,11 @@ func TestGatewayRefusals(t *testing.T) {
 		"unauthorized": {answer(401, "s3cret"), true, "401"},
 		"too many":     {answer(429, ""), false, "429"},
 		"down":         {answer(503, ""), false, "503"},
-		"redirected":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect) }, true, "307"},
-		"not taken":    {answer(200, `{"messages":[{"status":"29","error-text":"+525515550100"}]}`), true, "refused the message"},
-		"cut off":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "broke off"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, true, "307"},
+		"not taken": {answer(200, `{"messages":[{"status":"29","error-text":"+525515550100"}]}`), true, "refused the message"},
+		"cut off":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "broke off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

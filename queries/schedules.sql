@@ -9,10 +9,13 @@ SELECT clock_timestamp()::timestamptz AS now;
 SELECT status FROM workflows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
 
 -- name: ScheduleUpsert :exec
+-- Where the times stay the same, so does one that is due and has not fired yet.
 INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
 VALUES (@tenant_id, @workflow_id, @slot, @cron, @utc_delta_hours, @next_run_at, @is_test, sqlc.narg('input'), sqlc.narg('batch'))
 ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
-    cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours, next_run_at = excluded.next_run_at,
+    cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours,
+    next_run_at = CASE WHEN (schedules.cron, schedules.utc_delta_hours) = (excluded.cron, excluded.utc_delta_hours)
+        THEN LEAST(schedules.next_run_at, excluded.next_run_at) ELSE excluded.next_run_at END,
     is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now();
 
 -- name: ScheduleList :many
@@ -95,7 +98,8 @@ FROM claimed
 WHERE s.tenant_id = claimed.tenant_id AND s.workflow_id = claimed.workflow_id AND s.slot = claimed.slot;
 
 -- name: SysScheduleFiringPrune :exec
--- Keeps the newest firings of slots.
+-- Keeps the newest firings of slots, and the newest that started a run: while
+-- that goes on, others are skipped, however many there are.
 WITH claimed AS (
     SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id, unnest(@slots::text[]) AS slot
 )
@@ -108,4 +112,8 @@ USING claimed CROSS JOIN LATERAL (
     LIMIT 1
 ) AS oldest
 WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot
-  AND f.scheduled_at <= oldest.scheduled_at;
+  AND f.scheduled_at <= oldest.scheduled_at
+  AND f.scheduled_at IS DISTINCT FROM (
+    SELECT max(n.scheduled_at) FROM schedule_firings n
+    WHERE n.tenant_id = f.tenant_id AND n.workflow_id = f.workflow_id AND n.slot = f.slot AND n.status = 'started'
+  );

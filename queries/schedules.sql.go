@@ -172,7 +172,9 @@ const scheduleUpsert = `-- name: ScheduleUpsert :exec
 INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
-    cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours, next_run_at = excluded.next_run_at,
+    cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours,
+    next_run_at = CASE WHEN (schedules.cron, schedules.utc_delta_hours) = (excluded.cron, excluded.utc_delta_hours)
+        THEN LEAST(schedules.next_run_at, excluded.next_run_at) ELSE excluded.next_run_at END,
     is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now()
 `
 
@@ -188,6 +190,7 @@ type ScheduleUpsertParams struct {
 	Batch         []byte
 }
 
+// Where the times stay the same, so does one that is due and has not fired yet.
 func (q *Queries) ScheduleUpsert(ctx context.Context, db DBTX, arg ScheduleUpsertParams) error {
 	_, err := db.Exec(ctx, scheduleUpsert,
 		arg.TenantID,
@@ -399,6 +402,10 @@ USING claimed CROSS JOIN LATERAL (
 ) AS oldest
 WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot
   AND f.scheduled_at <= oldest.scheduled_at
+  AND f.scheduled_at IS DISTINCT FROM (
+    SELECT max(n.scheduled_at) FROM schedule_firings n
+    WHERE n.tenant_id = f.tenant_id AND n.workflow_id = f.workflow_id AND n.slot = f.slot AND n.status = 'started'
+  )
 `
 
 type SysScheduleFiringPruneParams struct {
@@ -408,7 +415,8 @@ type SysScheduleFiringPruneParams struct {
 	Slots       []string
 }
 
-// Keeps the newest firings of slots.
+// Keeps the newest firings of slots, and the newest that started a run: while
+// that goes on, others are skipped, however many there are.
 func (q *Queries) SysScheduleFiringPrune(ctx context.Context, db DBTX, arg SysScheduleFiringPruneParams) error {
 	_, err := db.Exec(ctx, sysScheduleFiringPrune,
 		arg.FiringsKept,

@@ -355,11 +355,54 @@ func TestFiringsAreForgotten(t *testing.T) {
 	for minute := range 60 {
 		b.clock.set(noon.Add(time.Duration(minute+1) * time.Minute))
 		fire(t, s, 1)
+		b.end(t)
 	}
-	require.Equal(t, "50", b.text(t, `SELECT count(*)::text FROM schedule_firings`))
+	require.Equal(t, "50 60", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
 	firings := b.firings(t, s, workflow)
 	require.Len(t, firings, 20)
 	require.Equal(t, noon.Add(time.Hour), firings[0].ScheduledAt)
+}
+
+// A run that outlasts more firings than are kept is still waited for.
+func TestLongRunIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	b.configure(t, s, workflow, single("* * * * *", `{"amount":1}`))
+	for minute := range 60 {
+		b.clock.set(noon.Add(time.Duration(minute+1) * time.Minute))
+		fire(t, s, 1)
+	}
+	require.Equal(t, "51 1", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
+	b.end(t)
+	b.clock.set(noon.Add(61 * time.Minute))
+	fire(t, s, 1)
+	require.Equal(t, schedule.Started, b.firings(t, s, workflow)[0].Status)
+	require.Equal(t, "50", b.text(t, `SELECT count(*)::text FROM schedule_firings`))
+}
+
+// To configure the same times again does not lose one that is due; to configure
+// others does.
+func TestConfiguredAgainWhileDue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	same, other, offset := b.publish(t), b.publish(t), b.publish(t)
+	for _, workflow := range []uuid.UUID{same, other, offset} {
+		b.configure(t, s, workflow, single("5 * * * *", `{"amount":1}`))
+	}
+	b.clock.set(noon.Add(6 * time.Minute))
+	b.configure(t, s, same, single("5 * * * *", `{"amount":2}`))
+	b.configure(t, s, other, single("4 * * * *", `{"amount":2}`))
+	setting := single("5 * * * *", `{"amount":2}`)
+	setting.UTCDeltaHours = 1
+	b.configure(t, s, offset, setting)
+	fire(t, s, 1)
+	firings := b.firings(t, s, same)
+	require.Len(t, firings, 1)
+	require.Equal(t, noon.Add(5*time.Minute), firings[0].ScheduledAt)
+	require.Equal(t, `{"amount":2,"currency":"EUR"}`, b.text(t, `SELECT input::text FROM execution_payloads`))
 }
 
 // consistent fails the test unless every firing that started has one run with

@@ -67,20 +67,39 @@ type BatchSender interface {
 // ExecutionList returns the executions that match and how many do, counted up to
 // CountMax. The statements are built for the filters that are given and planned
 // with their values: one plan for all of them would read a tenant's every row.
+//
+// The count goes first and decides how the page is found. Where it ends below
+// CountMax its rows are all that match, and the page is sorted out of them:
+// reading in the list's order until enough match would pass over millions of
+// others. Where it does not, so many match that this is soon done.
 func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
-	statements := p.Statements()
-	batch := &pgx.Batch{}
-	// It holds to the end of the flight, which is one transaction.
-	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`)
-	batch.Queue(statements[0].SQL, statements[0].Args...).Query(func(rows pgx.Rows) error {
+	ids := []uuid.UUID{}
+	if err := planned(ctx, db, p.count(), func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&total, &ids}, func() error { return nil })
+		return err
+	}); err != nil {
+		return nil, 0, fmt.Errorf("count executions: %w", err)
+	}
+	page := p.page()
+	if total < p.CountMax {
+		page = pageOf(&p, ids)
+	}
+	if err := planned(ctx, db, page, func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[ExecutionGetRow])
 		return err
-	})
-	batch.Queue(statements[1].SQL, statements[1].Args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-	if err := db.SendBatch(ctx, batch).Close(); err != nil {
+	}); err != nil {
 		return nil, 0, fmt.Errorf("list executions: %w", err)
 	}
 	return found, total, nil
+}
+
+// planned runs a statement that is planned with its values.
+func planned(ctx context.Context, db BatchSender, s Statement, read func(pgx.Rows) error) error {
+	batch := &pgx.Batch{}
+	// It holds to the end of the flight, which is one transaction.
+	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`)
+	batch.Queue(s.SQL, s.Args...).Query(read)
+	return db.SendBatch(ctx, batch).Close()
 }
 
 // Statement is SQL with the values of its parameters.
@@ -89,35 +108,62 @@ type Statement struct {
 	Args []any
 }
 
-// Statements are what ExecutionList asks: the page, then the count.
+// Statements are what ExecutionList may ask: the count, and the page by reading
+// in the list's order.
 func (p *ExecutionListParams) Statements() [2]Statement {
-	return [2]Statement{p.page(), p.count()}
+	return [2]Statement{p.count(), p.page()}
 }
 
+// page reads in the list's order until the page is full.
 func (p *ExecutionListParams) page() Statement {
-	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
-	b.Select(executionColumns).From("executions e").
-		JoinWithOption(sqlbuilder.LeftJoin, "execution_batches b", "b.tenant_id = e.tenant_id", "b.id = e.batch_id").
-		Limit(p.Limit).Offset(p.Offset)
+	b := p.rows()
 	p.narrow(b)
-	direction, after := "DESC", "e.id < "
-	if p.Ascending {
-		direction, after = "ASC", "e.id > "
-	}
-	if p.After != uuid.Nil {
-		b.Where(after + b.Var(p.After))
-	}
-	b.OrderBy("e.id " + direction)
+	p.cut(b, "e.id")
 	return build(b)
 }
 
+// pageOf reads the executions of a page that has been found.
+func pageOf(p *ExecutionListParams, ids []uuid.UUID) Statement {
+	b := p.rows()
+	b.Where(b.Equal("e.tenant_id", p.TenantID), "e.id = ANY ("+b.Var(ids)+"::uuid[])")
+	b.OrderBy("e.id " + p.direction())
+	return build(b)
+}
+
+// count counts what matches and sorts the page's ids out of it.
 func (p *ExecutionListParams) count() Statement {
 	matching := sqlbuilder.PostgreSQL.NewSelectBuilder()
-	matching.Select("1").From("executions e").Limit(p.CountMax)
+	matching.Select("e.id").From("executions e").Limit(p.CountMax)
 	p.narrow(matching)
+	page := sqlbuilder.PostgreSQL.NewSelectBuilder()
+	page.Select("id").From("matching")
+	p.cut(page, "id")
+	sql, args := sqlbuilder.WithFlavor(sqlbuilder.Build(
+		"WITH matching AS MATERIALIZED ($?) SELECT count(*), ARRAY($?) FROM matching", matching, page), sqlbuilder.PostgreSQL).Build()
+	return Statement{sql, args}
+}
+
+func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
 	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
-	b.Select("count(*)").From(b.BuilderAs(matching, "matching"))
-	return build(b)
+	return b.Select(executionColumns).From("executions e").
+		JoinWithOption(sqlbuilder.LeftJoin, "execution_batches b", "b.tenant_id = e.tenant_id", "b.id = e.batch_id")
+}
+
+// cut adds the order and the part of the list.
+func (p *ExecutionListParams) cut(b *sqlbuilder.SelectBuilder, id string) {
+	if p.After != uuid.Nil && p.Ascending {
+		b.Where(id + " > " + b.Var(p.After))
+	} else if p.After != uuid.Nil {
+		b.Where(id + " < " + b.Var(p.After))
+	}
+	b.OrderBy(id + " " + p.direction()).Limit(p.Limit).Offset(p.Offset)
+}
+
+func (p *ExecutionListParams) direction() string {
+	if p.Ascending {
+		return "ASC"
+	}
+	return "DESC"
 }
 
 func build(b *sqlbuilder.SelectBuilder) Statement {

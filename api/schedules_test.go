@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,18 @@ func TestConfigureAndDeleteSchedules(t *testing.T) {
 	require.Equal(t, got.Value("schedule"), shown.Value("schedule"))
 	require.Equal(t, got.Value("scheduleBatch"), shown.Value("scheduleBatch"))
 	require.Equal(t, []any{}, shown.Value("firings"))
+
+	// The longest list of plain values is taken as well.
+	every := func(low, high int) string {
+		var values []string
+		for value := low; value <= high; value++ {
+			values = append(values, strconv.Itoa(value))
+		}
+		return strings.Join(values, ",")
+	}
+	longest := strings.Join([]string{every(0, 59), every(0, 23), every(1, 31), "jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec", "sun,mon,tue,wed,thu,fri,sat"}, " ")
+	got = c.Post(t, configurePath, scheduled(id, `"scheduleBatch":{"cron":"`+longest+`"}`)).Expect(http.StatusOK)
+	require.Equal(t, longest, got.Text("scheduleBatch.cron"))
 
 	for _, step := range []struct{ slots, deleted string }{
 		{`"schedule":false,"scheduleBatch":false`, `[]`},

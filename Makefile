@@ -64,6 +64,12 @@ bench: ## benchmarks of the engine and the expressions alone
 bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)
 	$(GO) test ./queries -run '^$$' -bench ExecutionList -benchtime 3000x -timeout 60m -args -list-rows 10000000
 
+BENCH_ITEMS ?= 100000
+
+.PHONY: bench-batch
+bench-batch: ## batches of BENCH_ITEMS (100000) without and with effects, beside River's jobs that do nothing
+	$(GO) test -run '^$$' -bench 'RiverDrain|Batch$$|BatchWithEffects' -benchtime $(BENCH_ITEMS)x ./internal/batch
+
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME (30s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

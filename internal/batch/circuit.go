@@ -20,10 +20,10 @@ const (
 	// circuitFailures is after how many connections to a host that could not be
 	// made, one after the other, its circuit opens.
 	circuitFailures = 5
-	// An open circuit lets one item try again after circuitWaitMin, then after
-	// twice as long, up to circuitWaitMax.
-	circuitWaitMin = 2 * time.Second
-	circuitWaitMax = time.Minute
+	// An open circuit lets one item try again after circuitWaitFirst, then after
+	// twice as long, up to circuitWaitMost.
+	circuitWaitFirst = 2 * time.Second
+	circuitWaitMost  = time.Minute
 	// circuitsMax bounds what is remembered; what is forgotten is learned anew.
 	circuitsMax = 10_000
 )
@@ -102,7 +102,7 @@ func (c *circuits) report(key circuitKey, connected bool, now time.Time) {
 	}
 	open.failures++
 	if open.failures >= circuitFailures && !now.Before(open.nextTry) {
-		open.wait = min(max(2*open.wait, circuitWaitMin), circuitWaitMax)
+		open.wait = min(max(2*open.wait, circuitWaitFirst), circuitWaitMost)
 		open.nextTry = now.Add(open.wait)
 	}
 }
@@ -116,7 +116,7 @@ func (c *circuits) hold(key circuitKey, batchID uuid.UUID, now time.Time) (wait 
 	}
 	isNew = c.batches[batchID] != key.host
 	c.batches[batchID] = key.host
-	wait = circuitWaitMin
+	wait = circuitWaitFirst
 	if open := c.circuits[key]; open != nil {
 		wait = max(open.nextTry.Sub(now), time.Second)
 	}
@@ -124,7 +124,7 @@ func (c *circuits) hold(key circuitKey, batchID uuid.UUID, now time.Time) (wait 
 }
 
 // watch observes the connections of one item.
-func (c *circuits) watch(tenantID, batchID uuid.UUID, clock func() time.Time) *watch {
+func (c *circuits) watch(tenantID uuid.UUID, clock func() time.Time) *watch {
 	return &watch{circuits: c, tenantID: tenantID, clock: clock, unreached: map[string]bool{}}
 }
 

@@ -78,7 +78,7 @@ func TestOddFiles(t *testing.T) {
 			got := readFile(t, filepath.Join(corpus, entry.Name()))
 			golden := filepath.Join(corpus, "expected", entry.Name()+".txt")
 			if *update {
-				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644)) //nolint:gosec // a golden file
+				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
 			require.NoError(t, err)

@@ -52,7 +52,7 @@ func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, fir
 
 // runEffects drives one item until it ends or has to wait.
 func (s *Service) runEffects(ctx context.Context, tenantID, batchID, id uuid.UUID, plan *workflow.Plan) (execution.Holding, error) {
-	watch := s.circuits.watch(tenantID, batchID, s.Clock)
+	watch := s.circuits.watch(tenantID, s.Clock)
 	f, holding, err := s.Executions.RunLeased(egress.Observe(ctx, watch.report), tenantID, id)
 	if err != nil || f == nil {
 		return holding, err

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"tranche/internal/consent"
+	"tranche/internal/fault"
 	"tranche/internal/identity"
 	"tranche/internal/message"
 )
@@ -75,6 +78,7 @@ func signatureRoutes(s *Server) {
 			"409: the authorization is signed, has expired, or has had its 20 codes. " +
 			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
 		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusCreated,
+		idempotent:      idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},
 		requestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
 		responseExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","expiresAt":"2026-11-21T02:19:25.123Z"}`,
 		errors:          []int{http.StatusNotFound, http.StatusConflict},
@@ -113,11 +117,18 @@ func (s *Server) startSigning(ctx context.Context, in *signingInput) (*signingOu
 	if in.Body.ExpiresIn != nil {
 		request.ExpiresIn = time.Duration(*in.Body.ExpiresIn) * time.Second
 	}
+	request.Recorded = func(ctx context.Context, tx pgx.Tx, otp consent.OTP) error {
+		return keepAnswer(ctx, tx, http.StatusCreated, signingStarted(otp))
+	}
 	otp, err := s.config.Consents.StartSigning(ctx, principal(ctx).TenantID, id, actor(ctx), request)
 	if err != nil {
 		return nil, err
 	}
-	return &signingOutput{Body: SigningStarted{OTPID: otp.ID.String(), ExpiresAt: stamp(otp.ExpiresAt)}}, nil
+	return &signingOutput{Body: signingStarted(otp)}, nil
+}
+
+func signingStarted(otp consent.OTP) SigningStarted {
+	return SigningStarted{OTPID: otp.ID.String(), ExpiresAt: stamp(otp.ExpiresAt)}
 }
 
 func (s *Server) attemptSignature(ctx context.Context, in *attemptInput) (*struct{}, error) {

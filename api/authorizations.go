@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/consent"
 	"tranche/internal/fault"
@@ -61,10 +62,12 @@ func authorizationWriteRoutes(s *Server) {
 		summary:     "Create an authorization",
 		description: "Records a consent that is to be signed: by POST …/signatures and POST …/signatures/attempt.",
 		scope:       identity.ScopeAuthorizationsWrite, category: authorizations, status: http.StatusCreated,
+		idempotent: idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},
 		requestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
 			`"borrowerId":"B-1001","policyLink":"https://acme.example/privacy/v3","tags":["web"]}`,
 		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
 		inspect:         inspectAuthorization,
+		errors:          []int{http.StatusConflict},
 	}, s.createAuthorization)
 	register(s, operation{
 		id: "updateAuthorization", method: http.MethodPatch, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
@@ -145,7 +148,9 @@ func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreat
 	if b.ExpiresAt != nil {
 		content.ExpiresAt = b.ExpiresAt.Time
 	}
-	id, err := s.config.Consents.Create(ctx, p.TenantID, actor(ctx), content)
+	id, err := s.config.Consents.Create(ctx, p.TenantID, actor(ctx), content, func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+		return keepAnswer(ctx, tx, http.StatusCreated, AuthorizationCreated{ID: id.String()})
+	})
 	if err != nil {
 		return nil, err
 	}

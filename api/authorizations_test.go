@@ -255,6 +255,7 @@ func TestAuthorizations(t *testing.T) {
 		"refused by the provider": testRefusedDelivery,
 		"never sent late":         testNeverSentLate,
 		"evidence":                testEvidence,
+		"idempotency keys":        testConsentIdempotency,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,6 +294,36 @@ func testSigning(t *testing.T, d *desk) {
 	s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	s.Post(t, s.path("/signatures"), byEmail("ana@example.com")).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"label": "x"}).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+}
+
+// testConsentIdempotency repeats the calls that create something under their
+// Idempotency-Key, the second of them within the pause between two codes.
+func testConsentIdempotency(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	count := func(table string) (n int) {
+		require.NoError(t, d.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, s.tenant.ID).Scan(&n))
+		return n
+	}
+	consent := func(key string) map[string]any {
+		return map[string]any{"tenant": s.tenant.Slug, "key": key, "identityKey": "borrowerId", "identityValue": "B-1001"}
+	}
+	for _, tc := range []struct {
+		path, table string
+		body, other map[string]any
+	}{
+		{"/v1/authorizations", "authorizations", consent("credit-report"), consent("another")},
+		{s.path("/signatures"), "one_time_passwords", byEmail("ana@example.com"), byEmail("bob@example.com")},
+	} {
+		key := apitest.Header{Name: "Idempotency-Key", Value: "once " + tc.table}
+		first := s.Post(t, tc.path, tc.body, key).Expect(http.StatusCreated)
+		before := count(tc.table)
+		again := s.Post(t, tc.path, tc.body, key).Expect(http.StatusCreated)
+		require.JSONEq(t, string(first.Body), string(again.Body))
+		require.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
+		s.Post(t, tc.path, tc.other, key).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "")
+		require.Equal(t, before, count(tc.table))
+	}
 }
 
 // testAttemptRefuses has every state in which a code does not sign.

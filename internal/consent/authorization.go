@@ -50,8 +50,9 @@ type Authorization struct {
 }
 
 // Create records an authorization that is to be signed. A content that does not
-// fit is fault.Invalid with all its faults.
-func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c Content) (uuid.UUID, error) {
+// fit is fault.Invalid with all its faults. recorded, unless nil, is called in
+// the transaction; its error undoes the whole.
+func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c Content, recorded func(context.Context, pgx.Tx, uuid.UUID) error) (uuid.UUID, error) {
 	if c.Label == "" {
 		c.Label = c.Key
 	}
@@ -85,7 +86,11 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentCreate, id.String()); err != nil {
 			return err
 		}
-		return s.appendTx(ctx, tx, tenantID, id, KindCreated, map[string]any{"authorization": c.evidence(), "by": actor.content()})
+		err = s.appendTx(ctx, tx, tenantID, id, KindCreated, map[string]any{"authorization": c.evidence(), "by": actor.content()})
+		if err != nil || recorded == nil {
+			return err
+		}
+		return recorded(ctx, tx, id)
 	})
 	return id, err
 }

@@ -29,6 +29,8 @@ type SigningRequest struct {
 	CodeSize    int
 	ExpiresIn   time.Duration
 	AttemptsMax int
+	// Recorded, unless nil, is called in the transaction; its error undoes the whole.
+	Recorded func(context.Context, pgx.Tx, OTP) error
 }
 
 // OTP is a one-time password that is on its way.
@@ -85,7 +87,10 @@ func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uu
 			tenantID: tenantID, authorizationID: authorizationID, id: id, label: a.Label,
 			policyLink: a.PolicyLink, actor: actor, request: r, to: to, template: template,
 		})
-		return err
+		if err != nil || r.Recorded == nil {
+			return err
+		}
+		return r.Recorded(ctx, tx, otp)
 	})
 	return otp, err
 }

@@ -49,7 +49,7 @@ func open(t *testing.T, keyText string) *office {
 
 func (o *office) create(t *testing.T) uuid.UUID {
 	t.Helper()
-	id, err := o.Create(t.Context(), o.tenantID, o.actor, consent.Content{Key: "credit-report", IdentityKey: "borrowerId", IdentityValue: "B-1001"})
+	id, err := o.Create(t.Context(), o.tenantID, o.actor, consent.Content{Key: "credit-report", IdentityKey: "borrowerId", IdentityValue: "B-1001"}, nil)
 	require.NoError(t, err)
 	return id
 }
@@ -178,7 +178,7 @@ func TestCertificate(t *testing.T) {
 	o := open(t, seal.Generate())
 	id, err := o.Create(t.Context(), o.tenantID, o.actor, consent.Content{
 		Key: "credit-report", IdentityKey: "name", IdentityValue: "Ñandú Žižka Дмитрий 山田 😀", PolicyLink: "https://acme.example/privacy",
-	})
+	}, nil)
 	require.NoError(t, err)
 	e, err := o.Evidence(t.Context(), o.tenantID, id)
 	require.NoError(t, err)

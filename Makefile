@@ -64,6 +64,10 @@ bench: ## benchmarks of the engine and the expressions alone
 bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)
 	$(GO) test ./queries -run '^$$' -bench ExecutionList -benchtime 3000x -timeout 60m -args -list-rows 10000000
 
+.PHONY: crash-batch
+crash-batch: ## a batch of 20,000 items with effects whose worker is killed every few seconds (minutes)
+	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersAllTheTime -count 1 -v -timeout 30m
+
 BENCH_ITEMS ?= 100000
 
 .PHONY: bench-batch

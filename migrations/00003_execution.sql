@@ -49,7 +49,7 @@ CREATE INDEX executions_status ON executions (tenant_id, status, id DESC) WHERE 
 CREATE INDEX executions_single ON executions (tenant_id, id DESC) WHERE batch_id IS NULL;
 CREATE INDEX executions_borrower ON executions (tenant_id, borrower_id COLLATE "C", id DESC) WHERE borrower_id IS NOT NULL;
 CREATE INDEX executions_billable ON executions (tenant_id, billable_id COLLATE "C", id DESC) WHERE billable_id IS NOT NULL;
-CREATE INDEX executions_tags ON executions USING gin (tags) WHERE tags <> '{}';
+CREATE INDEX executions_tags ON executions USING gin (tags);
 
 CREATE TABLE execution_payloads (
     execution_id uuid NOT NULL,

@@ -12,7 +12,7 @@ import (
 )
 
 // clockSlack is how far the time in an execution's id may be from its
-// created_at: bounds of the one serve to find rows, those of the other decide.
+// created_at: ids find the rows, and created_at decides about those near a bound.
 const clockSlack = time.Hour
 
 // executionColumns are those of ExecutionGet.
@@ -74,7 +74,7 @@ type BatchSender interface {
 // others. Where it does not, so many match that this is soon done.
 func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
 	ids := []uuid.UUID{}
-	if err := planned(ctx, db, p.count(), func(rows pgx.Rows) error {
+	if err := p.planned(ctx, db, p.count(), func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&total, &ids}, func() error { return nil })
 		return err
 	}); err != nil {
@@ -84,7 +84,7 @@ func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p Execution
 	if total < p.CountMax {
 		page = pageOf(&p, ids)
 	}
-	if err := planned(ctx, db, page, func(rows pgx.Rows) error {
+	if err := p.planned(ctx, db, page, func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[ExecutionGetRow])
 		return err
 	}); err != nil {
@@ -93,11 +93,19 @@ func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p Execution
 	return found, total, nil
 }
 
-// planned runs a statement that is planned with its values.
-func planned(ctx context.Context, db BatchSender, s Statement, read func(pgx.Rows) error) error {
+// planned runs a statement that is planned with its values. Tags and searches
+// need bitmaps of several indexes; anything else is read in the order of one
+// index, which stops once there is enough, though the planner thinks that dear:
+// it knows how a table lies by the first column of an index alone.
+func (p *ExecutionListParams) planned(ctx context.Context, db BatchSender, s Statement, read func(pgx.Rows) error) error {
+	bitmaps := "off"
+	if len(p.Tags) > 0 || p.Search != nil {
+		bitmaps = "on"
+	}
 	batch := &pgx.Batch{}
-	// It holds to the end of the flight, which is one transaction.
-	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`)
+	// They hold to the end of the flight, which is one transaction.
+	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '64MB', true),
+		set_config('enable_seqscan', $1, true), set_config('enable_bitmapscan', $1, true)`, bitmaps)
 	batch.Queue(s.SQL, s.Args...).Query(read)
 	return db.SendBatch(ctx, batch).Close()
 }
@@ -188,13 +196,15 @@ func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 		b.Where(b.Equal("e.status", p.Status))
 	}
 	if len(p.Tags) > 0 {
-		b.Where("e.tags <> '{}'", "e.tags @> "+b.Var(p.Tags)+"::text[]")
+		b.Where("e.tags @> " + b.Var(p.Tags) + "::text[]")
 	}
-	if !p.CreatedFrom.IsZero() {
-		b.Where("e.created_at >= "+b.Var(p.CreatedFrom), "e.id >= "+b.Var(FirstIDAt(p.CreatedFrom.Add(-clockSlack))))
+	if from := p.CreatedFrom; !from.IsZero() {
+		b.Where("e.id >= "+b.Var(FirstIDAt(from.Add(-clockSlack))),
+			b.Or("e.id >= "+b.Var(FirstIDAt(from.Add(clockSlack))), "e.created_at >= "+b.Var(from)))
 	}
-	if !p.CreatedBefore.IsZero() {
-		b.Where("e.created_at < "+b.Var(p.CreatedBefore), "e.id < "+b.Var(FirstIDAt(p.CreatedBefore.Add(clockSlack))))
+	if before := p.CreatedBefore; !before.IsZero() {
+		b.Where("e.id < "+b.Var(FirstIDAt(before.Add(clockSlack))),
+			b.Or("e.id < "+b.Var(FirstIDAt(before.Add(-clockSlack))), "e.created_at < "+b.Var(before)))
 	}
 	if p.ExcludeTests {
 		b.Where("NOT e.is_test")
@@ -212,7 +222,7 @@ func (s *ExecutionSearch) condition(b *sqlbuilder.SelectBuilder) string {
 	alternatives := []string{
 		binary("e.borrower_id") + " LIKE " + prefix,
 		binary("e.billable_id") + " LIKE " + prefix,
-		"(e.tags <> '{}' AND e.tags @> ARRAY[" + b.Var(s.Text) + "::text])",
+		"e.tags @> ARRAY[" + b.Var(s.Text) + "::text]",
 	}
 	if len(s.WorkflowIDs) > 0 {
 		alternatives = append(alternatives, "e.workflow_id = ANY ("+b.Var(s.WorkflowIDs)+"::uuid[])")

@@ -15,8 +15,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// Whatever changes what may run is recorded with who did it in which request;
-// what is refused leaves no row.
+// Whatever changes what may run, or with which secrets, is recorded with who did
+// it in which request; what is refused leaves no row.
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -34,18 +34,32 @@ func TestAuditTrail(t *testing.T) {
 	c.Post(t, "/v2/workflows/"+published+"/archive", nil, named("second")).Expect(http.StatusOK)
 	c.Delete(t, "/v2/workflows/"+draft, named("third")).Expect(http.StatusNoContent)
 
+	value := apitest.Raw(`{"value":"open sesame","hosts":["api.example"]}`)
+	c.Put(t, "/v1/secrets/bureau", value, named("fourth")).Expect(http.StatusOK)
+	c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"short","hosts":[]}`), named("wrong")).Expect(http.StatusBadRequest)
+	c.Put(t, "/v1/secrets/bureau", value, named("fifth")).Expect(http.StatusOK)
+	c.Delete(t, "/v1/secrets/bureau", named("sixth")).Expect(http.StatusNoContent)
+	c.Delete(t, "/v1/secrets/bureau", named("again")).Expect(http.StatusNotFound)
+
 	type event struct{ Actor, Action, Subject, RequestID string }
-	events, err := audit.Events(t.Context(), s.Pool, tenant.ID, time.Now().Add(-time.Hour), "workflow.", 10)
-	require.NoError(t, err)
-	var got []event
-	for _, e := range events {
-		got = append(got, event{e.Actor, e.Action, e.Subject, *e.RequestID})
+	trail := func(prefix string) (got []event) {
+		events, err := audit.Events(t.Context(), s.Pool, tenant.ID, time.Now().Add(-time.Hour), prefix, 10)
+		require.NoError(t, err)
+		for _, e := range events {
+			got = append(got, event{e.Actor, e.Action, e.Subject, *e.RequestID})
+		}
+		return got
 	}
 	require.Empty(t, cmp.Diff([]event{
 		{c.ClientID, "workflow.publish", published, "first"},
 		{c.ClientID, "workflow.archive", published, "second"},
 		{c.ClientID, "workflow.delete", draft, "third"},
-	}, got))
+	}, trail("workflow.")))
+	require.Empty(t, cmp.Diff([]event{
+		{c.ClientID, "secret.set", "bureau", "fourth"},
+		{c.ClientID, "secret.set", "bureau", "fifth"},
+		{c.ClientID, "secret.delete", "bureau", "sixth"},
+	}, trail("secret.")))
 	for _, statement := range []string{`UPDATE audit_events SET actor = ''`, `DELETE FROM audit_events`, `TRUNCATE audit_events`} {
 		_, err := s.Pool.Exec(t.Context(), statement)
 		require.ErrorContains(t, err, "audit_events takes no", statement)

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/seal"
@@ -100,8 +101,11 @@ func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string,
 			TenantID: tenantID, Name: name, Hosts: hosts,
 			Value: s.keys.Seal([]byte(value), table, tenantID.String(), name),
 		})
+		if err != nil {
+			return err
+		}
 		put = Secret{row.Name, row.Hosts, row.CreatedAt, row.UpdatedAt}
-		return err
+		return audit.RecordTx(ctx, tx, tenantID, audit.SecretSet, name)
 	})
 	return put, err
 }
@@ -117,11 +121,16 @@ func (s *Store) Get(ctx context.Context, tenantID uuid.UUID, name string) (Secre
 
 // Delete removes a secret; fault.NotFound if there is none.
 func (s *Store) Delete(ctx context.Context, tenantID uuid.UUID, name string) error {
-	rows, err := queries.New().SecretDelete(ctx, s.pool, queries.SecretDeleteParams{TenantID: tenantID, Name: name})
-	if err == nil && rows == 0 {
-		return errUnknown()
-	}
-	return postgres.Translate(err)
+	return postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := queries.New().SecretDelete(ctx, tx, queries.SecretDeleteParams{TenantID: tenantID, Name: name})
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			return errUnknown()
+		}
+		return audit.RecordTx(ctx, tx, tenantID, audit.SecretDelete, name)
+	})
 }
 
 // Reveal opens a secret; fault.NotFound if there is none.

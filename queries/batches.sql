@@ -128,14 +128,17 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
 SELECT workflow_id, custom_input FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchItemGet :one
--- An item, and whether its batch lets pending ones begin.
-SELECT e.id, e.workflow_id, e.status, (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
-FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+-- An item, whether it has begun, and whether its batch lets pending ones begin.
+SELECT e.id, e.workflow_id, (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
 WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = @item_index::integer;
 
 -- name: BatchItemsGetPending :many
--- What it takes to run the pending ones of a range of items.
-SELECT e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input
+-- What it takes to run the pending ones of a range of items. One that has begun
+-- goes on from its state.
+SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
+    (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid
   AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer AND e.status = 'pending'

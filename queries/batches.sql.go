@@ -457,8 +457,9 @@ func (q *Queries) BatchItemDefer(ctx context.Context, db DBTX, arg BatchItemDefe
 }
 
 const batchItemGet = `-- name: BatchItemGet :one
-SELECT e.id, e.workflow_id, e.status, (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
-FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
+SELECT e.id, e.workflow_id, (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
 WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = $3::integer
 `
 
@@ -471,18 +472,20 @@ type BatchItemGetParams struct {
 type BatchItemGetRow struct {
 	ID         uuid.UUID
 	WorkflowID uuid.UUID
-	Status     string
+	IsRunning  bool
+	HasBegun   bool
 	MayBegin   bool
 }
 
-// An item, and whether its batch lets pending ones begin.
+// An item, whether it has begun, and whether its batch lets pending ones begin.
 func (q *Queries) BatchItemGet(ctx context.Context, db DBTX, arg BatchItemGetParams) (BatchItemGetRow, error) {
 	row := db.QueryRow(ctx, batchItemGet, arg.TenantID, arg.BatchID, arg.ItemIndex)
 	var i BatchItemGetRow
 	err := row.Scan(
 		&i.ID,
 		&i.WorkflowID,
-		&i.Status,
+		&i.IsRunning,
+		&i.HasBegun,
 		&i.MayBegin,
 	)
 	return i, err
@@ -762,7 +765,8 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 }
 
 const batchItemsGetPending = `-- name: BatchItemsGetPending :many
-SELECT e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input
+SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
+    (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid
   AND e.item_index >= $3::integer AND e.item_index < $4::integer AND e.status = 'pending'
@@ -778,15 +782,18 @@ type BatchItemsGetPendingParams struct {
 
 type BatchItemsGetPendingRow struct {
 	ID         uuid.UUID
+	ItemIndex  int32
 	BorrowerID *string
 	IsTest     bool
 	Attempt    int32
 	Tags       []string
 	CreatedAt  time.Time
 	Input      []byte
+	HasBegun   bool
 }
 
-// What it takes to run the pending ones of a range of items.
+// What it takes to run the pending ones of a range of items. One that has begun
+// goes on from its state.
 func (q *Queries) BatchItemsGetPending(ctx context.Context, db DBTX, arg BatchItemsGetPendingParams) ([]BatchItemsGetPendingRow, error) {
 	rows, err := db.Query(ctx, batchItemsGetPending,
 		arg.TenantID,
@@ -803,12 +810,14 @@ func (q *Queries) BatchItemsGetPending(ctx context.Context, db DBTX, arg BatchIt
 		var i BatchItemsGetPendingRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.ItemIndex,
 			&i.BorrowerID,
 			&i.IsTest,
 			&i.Attempt,
 			&i.Tags,
 			&i.CreatedAt,
 			&i.Input,
+			&i.HasBegun,
 		); err != nil {
 			return nil, err
 		}

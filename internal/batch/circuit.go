@@ -166,7 +166,7 @@ func (w *watch) down() string {
 // ending it: what it completed is kept, the rest runs again when the host is
 // reached. Its attempt stays the same, for nothing outside has seen it.
 func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.Plan, f *execution.Finished, host string) (execution.Holding, error) {
-	state, err := execution.ReadState(plan, f.ID, f.State)
+	plan, state, err := s.Executions.Stored(ctx, f.TenantID, f.ID, plan, f.State)
 	if err != nil {
 		return execution.Held, err
 	}

@@ -47,21 +47,28 @@ func newStages(t *testing.T, items int) *stages {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, affordability)
-	client, err := jobs.NewClient(s.Pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	log := slog.New(slog.DiscardHandler)
-	plans := catalog.New(s.Pool, task.Types(task.Ports{HTTP: egress.New(nil), Log: log}))
-	executions := execution.New(execution.Config{
-		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
-	})
 	var file strings.Builder
 	file.WriteString("borrowerId,income,debt\n")
 	for i := range items {
 		fmt.Fprintf(&file, "B-%d,%s,%d.10\n", i, []string{"1000.00", "10", "none"}[min(i%7, 2)%3], i%9)
 	}
 	id := start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.csv", file.String())}})
+	return stagesOf(t, s, c, tenant.ID, id)
+}
+
+func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid.UUID, id string) *stages {
+	t.Helper()
+	client, err := jobs.NewClient(s.Pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	local, err := egress.ParseAllow("127.0.0.0/8")
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	plans := catalog.New(s.Pool, task.Types(task.Ports{HTTP: egress.New(local), Log: log}))
+	executions := execution.New(execution.Config{
+		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
+	})
 	return &stages{
-		Service: s, caller: c, tenantID: tenant.ID, id: uuid.MustParse(id),
+		Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id),
 		batches: batch.New(batch.Config{Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Clock: time.Now, Log: log}),
 	}
 }

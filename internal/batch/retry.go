@@ -12,7 +12,6 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/engine"
-	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
@@ -215,7 +214,7 @@ func (s *Service) retryChunk(ctx context.Context, tenantID, batchID uuid.UUID, p
 			p.RefusedIds = append(p.RefusedIds, it.ID) // neither it nor the schema has changed
 			continue
 		}
-		state, completed, err := again(plan, it)
+		state, completed, err := s.again(ctx, tenantID, plan, it)
 		if err != nil {
 			return err
 		}
@@ -234,12 +233,12 @@ func (s *Service) retryChunk(ctx context.Context, tenantID, batchID uuid.UUID, p
 
 // again is the state with which an item begins another attempt, empty where it
 // begins anew, and how many tasks of it keep their results.
-func again(plan *workflow.Plan, it *queries.BatchItemsListToRetryRow) (text string, completed int32, err error) {
-	if !plan.Effects || it.State == nil {
+func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.Plan, it *queries.BatchItemsListToRetryRow) (text string, completed int32, err error) {
+	if it.State == nil {
 		return "", 0, nil
 	}
-	state, err := execution.ReadState(plan, it.ID, it.State)
-	if err != nil {
+	plan, state, err := s.Executions.Stored(ctx, tenantID, it.ID, plan, it.State)
+	if err != nil || !plan.Effects {
 		return "", 0, err
 	}
 	state.Attempt = int(it.Attempt)

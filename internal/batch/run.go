@@ -41,13 +41,16 @@ func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err != nil {
 		return execution.Held, err
 	}
-	if !item.MayBegin && (!plan.Effects || item.Status == string(engine.StatusPending)) {
+	// The latest version of a workflow that it runs may have changed since the
+	// item was fed or has begun, and with it whether there are effects.
+	switch {
+	case !item.MayBegin && !item.IsRunning:
 		return execution.Over, nil // resuming feeds the items that are pending again
-	}
-	if plan.Effects {
+	case end-first == 1 && (plan.Effects || item.HasBegun):
 		return s.runEffects(ctx, tenantID, batchID, item.ID, plan)
+	default:
+		return execution.Held, s.runRange(ctx, tenantID, batchID, first, end, plan)
 	}
-	return execution.Held, s.runRange(ctx, tenantID, batchID, first, end, plan)
 }
 
 // runEffects drives one item until it ends or has to wait.
@@ -77,7 +80,7 @@ func (s *Service) End(ctx context.Context, f *execution.Finished) error {
 }
 
 // runRange runs items without effects, and writes their results in one
-// statement.
+// statement. Others get jobs of their own.
 func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32, plan *workflow.Plan) error {
 	select {
 	case s.ranges <- struct{}{}:
@@ -101,13 +104,23 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get items of batch %s: %w", batchID, err))
 	}
-	items := make([]*ended, len(rows))
+	items := make([]*ended, 0, len(rows))
+	var alone []int32
 	for i := range rows {
-		if items[i], err = s.runPure(ctx, tenantID, &rows[i], plan, custom); err != nil {
+		if plan.Effects || rows[i].HasBegun {
+			alone = append(alone, rows[i].ItemIndex)
+			continue
+		}
+		item, err := s.runPure(ctx, tenantID, &rows[i], plan, custom)
+		if err != nil {
 			return err
 		}
+		items = append(items, item)
 	}
-	return s.finish(ctx, tenantID, batchID, plan, items)
+	if err := s.finish(ctx, tenantID, batchID, plan, items); err != nil || len(alone) == 0 {
+		return err
+	}
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return s.enqueue(ctx, tx, tenantID, batchID, alone, 1) })
 }
 
 // runPure runs one item. A fault of the service ends the item as failed, so

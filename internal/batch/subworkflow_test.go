@@ -1,0 +1,123 @@
+package batch_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+)
+
+// callsInner is a workflow that runs the latest version of the workflow inner.
+const callsInner = `{"name": "Outer", "alias": "outer", "inputSchema": {"type": "object"},
+	"tasks": [{"id": "sub", "type": "sub-workflow", "config": {"alias": "inner", "version": "latest", "input": "{{ input }}"}}], "edges": []}`
+
+// inner is a first version of that workflow, of the given tasks in a row.
+func inner(tasks string) string {
+	return `{"name": "Inner", "alias": "inner", "inputSchema": {"type": "object"}, "tasks": [` + tasks + `],
+		"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`
+}
+
+// publishNext makes a next version of the workflow inner, of one task.
+func publishNext(t *testing.T, c *apitest.Caller, first, task string) {
+	t.Helper()
+	id := c.Post(t, "/v2/workflows/"+first+"/create-draft", nil).Expect(http.StatusCreated).Text("id")
+	c.Put(t, "/v2/workflows/"+id, apitest.Raw(`{"tasks": [`+task+`], "edges": []}`)).Expect(http.StatusOK)
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+}
+
+func request(id, method, url string) string {
+	return fmt.Sprintf(`{"id": %q, "type": "http-request", "config": {"method": %q, "url": "%s/%s?id={{ input.id }}", "retry": {"maxAttempts": 1}}}`, id, method, url, id)
+}
+
+const transformNext = `{"id": "next", "type": "transform", "config": {"fields": {"version": "2"}}}`
+
+// A retry goes on with the version of a sub-workflow that the item began with,
+// and repeats of it only what is to be.
+func TestRetryKeepsTheVersionsOfSubWorkflows(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	o.set("B/last")
+	first := publish(t, c, inner(request("first", "GET", o.URL)+","+request("last", "GET", o.URL)))
+	publish(t, c, callsInner)
+	id := start(t, c, "outer", ids("A", "B"))
+	require.Equal(t, [4]int{2, 1, 1, 0}, counts(follow(t, c, id)))
+	require.Equal(t, []string{"A/first", "A/last", "B/first", "B/last"}, o.taken())
+
+	publishNext(t, c, first, transformNext)
+	o.set()
+	retry(t, c, id, map[string]any{"retryMode": "failed_items"})
+	require.Equal(t, [4]int{2, 2, 0, 0}, counts(follow(t, c, id)))
+	require.Equal(t, []string{"B/last"}, o.taken())
+	require.NotEqual(t, o.keys["B/last"][0], o.keys["B/last"][1], "the first call got its answer")
+}
+
+// An item that waits for its target goes on in the middle of its sub-workflow.
+func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	down := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	first := publish(t, c, inner(request("first", "POST", o.URL)+","+request("last", "POST", "http://"+down)))
+	publish(t, c, callsInner)
+	id := start(t, c, "outer", ids(many(20)...))
+	at := "/v1/execution-batches/" + id
+	require.Eventually(t, func() bool { return c.Get(t, at).Value("notices[0]") != nil }, waitMax, tick)
+	publishNext(t, c, first, transformNext)
+
+	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", down)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	require.Equal(t, "complete", follow(t, c, id).Status)
+	for call, keys := range o.keys {
+		require.Len(t, keys, 1, "%s was answered and is not repeated", call)
+	}
+}
+
+// A range that was fed before the latest version of a sub-workflow got effects
+// is run item by item.
+func TestRangeWhoseItemsGotEffects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	first := publish(t, c, `{"name": "Inner", "alias": "inner", "inputSchema": {"type": "object"}, "tasks": [`+transformNext+`], "edges": []}`)
+	publish(t, c, callsInner)
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids("A", "B", "C")))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	fed := b.newRuns(t)
+	require.Len(t, fed, 1)
+	publishNext(t, c, first, request("next", "GET", o.URL))
+
+	run := func(first, end int32) {
+		held, err := b.batches.RunItems(t.Context(), b.tenantID, b.id, first, end)
+		require.NoError(t, err)
+		require.Equal(t, execution.Held, held)
+	}
+	run(fed[0].FirstItem, fed[0].EndItem)
+	require.Empty(t, o.taken())
+	divided := b.newRuns(t)
+	require.Len(t, divided, 3)
+	for _, item := range divided {
+		run(item.FirstItem, item.EndItem)
+	}
+	require.Equal(t, []string{"A/next", "B/next", "C/next"}, o.taken())
+	require.Equal(t, "post_processing", b.record(t).Status)
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +36,13 @@ func publishNext(t *testing.T, c *apitest.Caller, first, task string) {
 
 func request(id, method, url string) string {
 	return fmt.Sprintf(`{"id": %q, "type": "http-request", "config": {"method": %q, "url": "%s/%s?id={{ input.id }}", "retry": {"maxAttempts": 1}}}`, id, method, url, id)
+}
+
+// count is how many calls have come.
+func (o *target) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.calls)
 }
 
 const transformNext = `{"id": "next", "type": "transform", "config": {"fields": {"version": "2"}}}`
@@ -73,10 +81,14 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	o := newTarget(t)
 	first := publish(t, c, inner(request("first", "POST", o.URL)+","+request("last", "POST", "http://"+down)))
 	publish(t, c, callsInner)
+	o.gate = make(chan struct{})
 	id := start(t, c, "outer", ids(many(20)...))
+	require.Eventually(t, func() bool { return o.count() == 20 }, waitMax, tick)
+	publishNext(t, c, first, transformNext)
+	close(o.gate)
 	at := "/v1/execution-batches/" + id
 	require.Eventually(t, func() bool { return c.Get(t, at).Value("notices[0]") != nil }, waitMax, tick)
-	publishNext(t, c, first, transformNext)
+	time.Sleep(3 * time.Second) // an item tries again, and is put off once more
 
 	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", down)
 	require.NoError(t, err)

@@ -57,8 +57,16 @@ contract: ## lint the OpenAPI document and compile a TypeScript client (needs np
 	tools/contract/check
 
 .PHONY: bench
-bench: ## benchmarks of the engine and the expressions alone
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+bench: ## the service beside the limit of its database: a table, and bench.json (half an hour; Linux)
+	$(GO) run ./cmd/tranche bench --large-items 1000000 --json bench.json
+
+.PHONY: bench-quick
+bench-quick: ## the same in about two minutes, with small batches
+	$(GO) run ./cmd/tranche bench --quick --json bench.json
+
+.PHONY: bench-go
+bench-go: ## benchmarks of the engine and the expressions alone
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/engine ./internal/expression ./internal/exactjson
 
 .PHONY: bench-lists
 bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)

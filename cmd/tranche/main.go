@@ -43,6 +43,7 @@ type commandLine struct {
 	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens."`
 	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
 	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
+	Bench    benchCommand     `cmd:"" help:"Measure the program beside the limit of its database."`
 }
 
 // console is where commands write: results to Out, everything else to Err.

@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/internal/postgres/embedded"
+	"tranche/migrations"
+)
+
+// clientsMany is how many connections a full load has, to the database or the
+// service; a few more than that are open.
+const clientsMany = 32
+
+// database is the server under measurement, with one database for the service
+// and one, of the same schema, for what it is compared with.
+type database struct {
+	server   *embedded.Server
+	dir      string // that the server's directory is in
+	url      string
+	own      *pgxpool.Pool // the service's database
+	limit    *pgxpool.Pool // the other
+	settings map[string]string
+	version  string
+}
+
+func openDatabase(ctx context.Context, dir string, config Config) (_ *database, err error) {
+	d := &database{dir: dir}
+	d.server, err = embedded.Open(ctx, embedded.Options{
+		Dir: filepath.Join(dir, "database"), BinDir: config.PGBin, Notices: config.Progress, Log: config.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start a PostgreSQL server: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = d.close()
+		}
+	}()
+	d.url = d.server.URL()
+	if d.own, err = openPool(ctx, d.url, ""); err != nil {
+		return nil, err
+	}
+	if err := d.checkDurability(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := d.own.Exec(ctx, "CREATE DATABASE bench_limit"); err != nil {
+		return nil, err
+	}
+	if d.limit, err = openPool(ctx, d.url, "bench_limit"); err != nil {
+		return nil, err
+	}
+	for _, pool := range []*pgxpool.Pool{d.own, d.limit} {
+		if err := migrations.Up(ctx, pool); err != nil {
+			return nil, err
+		}
+	}
+	return d, d.makeLimitTables(ctx)
+}
+
+// openPool connects to another database of the server than the url names,
+// unless name is empty.
+func openPool(ctx context.Context, url, name string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = clientsMany + 8
+	if name != "" {
+		config.ConnConfig.Database = name
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// checkDurability asks the server what it does; a figure of one that may lose
+// what it has committed would be worth nothing.
+func (d *database) checkDurability(ctx context.Context) error {
+	rows, err := d.own.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
+		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'max_wal_size', 'checkpoint_timeout', 'wal_sync_method')`)
+	if err != nil {
+		return err
+	}
+	d.settings = map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		d.settings[name] = value
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
+		if d.settings[name] != "on" {
+			return fmt.Errorf("the server has %s %q: nothing is measured unless it is on", name, d.settings[name])
+		}
+	}
+	return d.own.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&d.version)
+}
+
+// wal is how many bytes of WAL the server has written.
+func (d *database) wal(ctx context.Context) (bytes float64, err error) {
+	err = d.own.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").Scan(&bytes)
+	return bytes, err
+}
+
+func (d *database) close() error {
+	if d.own != nil {
+		d.own.Close()
+	}
+	if d.limit != nil {
+		d.limit.Close()
+	}
+	return d.server.Close()
+}

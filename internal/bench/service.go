@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tranche/internal/seal"
+)
+
+const (
+	startsMeasured = 3
+	startTimeMax   = 30 * time.Second
+	stopTimeMax    = 30 * time.Second
+	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux
+)
+
+// service is the service, a process of its own.
+type service struct {
+	addr string
+	cmd  *exec.Cmd
+}
+
+// measureStart starts the service a few times and leaves it running.
+func (b *bench) measureStart(ctx context.Context, dir string) (err error) {
+	key := seal.Generate()
+	for start := range startsMeasured {
+		fmt.Fprintf(b.Progress, "start %d of %d\n", start+1, startsMeasured)
+		begin := time.Now()
+		if b.service, err = b.startService(ctx, dir, key); err != nil {
+			return err
+		}
+		b.add(readyTime, time.Since(begin).Seconds())
+		if start < startsMeasured-1 {
+			if err := b.service.stop(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// startService returns once /readyz answers 200. The log goes to a file, as an
+// operator's does.
+func (b *bench) startService(ctx context.Context, dir, key string) (_ *service, err error) {
+	log, err := os.OpenFile(filepath.Join(dir, "service.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	cmd := exec.CommandContext(ctx, b.Program, "serve", "--addr=127.0.0.1:0", "--egress-allow="+b.bureau.addr, "--mail-dir="+filepath.Join(dir, "mail")) // #nosec G204 -- the operator's program
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+b.db.url, "TRANCHE_MASTER_KEY="+key)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopTimeMax
+	cmd.Stderr = log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &service{cmd: cmd}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the service ended: see %s: %w", log.Name(), err), cmd.Wait())
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdout) }() // ends with the process
+	s.addr = strings.TrimPrefix(strings.TrimSpace(line), "listening on http://")
+	for deadline := time.Now().Add(startTimeMax); ; time.Sleep(time.Millisecond) {
+		if w, err := dial(s.addr, ""); err == nil {
+			_, err = w.send(w.request(http.MethodGet, "/readyz", nil), http.StatusOK)
+			_ = w.Close()
+			if err == nil {
+				return s, nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return nil, errors.Join(errors.New("the service is not ready"), s.stop())
+		}
+	}
+}
+
+func (s *service) stop() error {
+	if s == nil || s.cmd.Process == nil {
+		return nil
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return s.cmd.Wait()
+}
+
+// measureIdle lets the service alone and looks what it takes all the same.
+func (b *bench) measureIdle(ctx context.Context) error {
+	time.Sleep(b.Span) // what it does at its start is over then
+	before, err := b.service.cpu()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	time.Sleep(5 * b.Span)
+	after, err := b.service.cpu()
+	if err != nil {
+		return err
+	}
+	b.add(idleCPU, 100*(after-before).Seconds()/time.Since(begin).Seconds())
+	memory, err := b.service.memory("VmRSS")
+	b.add(idleMemory, memory)
+	return err
+}
+
+// cpu is the processor time that the service has taken. Only Linux tells.
+func (s *service) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	fields := strings.Fields(rest)
+	const user, system = 11, 12
+	if len(fields) <= system {
+		return 0, fmt.Errorf("/proc/PID/stat: %q", text)
+	}
+	ticks := 0
+	for _, field := range []int{user, system} {
+		n, err := strconv.Atoi(fields[field])
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+}
+
+// memory is the resident memory, VmRSS now or VmHWM at most so far, in MB.
+func (s *service) memory(field string) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(string(text), field+":")
+	words := strings.Fields(rest)
+	if !found || len(words) == 0 {
+		return 0, fmt.Errorf("/proc/PID/status has no %s", field)
+	}
+	kib, err := strconv.ParseFloat(words[0], 64)
+	return kib * 1024 / 1e6, err
+}
+
+// bureau is an address that workflows call: it answers after 20 ms.
+type bureau struct {
+	addr   string
+	server *http.Server
+}
+
+const (
+	bureauTakes  = 20 * time.Millisecond
+	bureauAnswer = `{"score": 700.50}`
+)
+
+func openBureau(ctx context.Context) (*bureau, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: startTimeMax, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(bureauTakes)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, bureauAnswer)
+	})}
+	go func() { _ = server.Serve(listener) }() // until close
+	return &bureau{addr: listener.Addr().String(), server: server}, nil
+}
+
+func (b *bureau) close() { _ = b.server.Close() }

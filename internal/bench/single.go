@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// acknowledged are the executions that the service has answered, with the
+// output of those that it answered the end of.
+type acknowledged struct {
+	mu      sync.Mutex
+	outputs map[uuid.UUID]string
+}
+
+func (a *acknowledged) note(answer []byte) (uuid.UUID, error) {
+	var e struct {
+		ExecutionID uuid.UUID
+		Output      json.RawMessage
+	}
+	if err := json.Unmarshal(answer, &e); err != nil {
+		return e.ExecutionID, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.outputs[e.ExecutionID] = string(e.Output)
+	return e.ExecutionID, nil
+}
+
+// execute has callers execute a workflow again and again, and then reads back
+// every execution that was acknowledged.
+func (b *bench) execute(ctx context.Context, callers int, alias string, status int, headers ...string) (loaded, error) {
+	all := &acknowledged{outputs: map[uuid.UUID]string{}}
+	result, err := load(ctx, callers, b.Span, func(context.Context) (func() error, func(), error) {
+		w, err := dial(b.service.addr, b.tenant.token)
+		if err != nil {
+			return nil, nil, err
+		}
+		request := w.request(http.MethodPost, executePath(alias), []byte(input), headers...)
+		return func() error {
+			answer, err := w.send(request, status)
+			if err != nil {
+				return err
+			}
+			_, err = all.note(answer)
+			return err
+		}, func() { _ = w.Close() }, nil
+	})
+	if err != nil {
+		return result, err
+	}
+	return result, b.readBack(ctx, all)
+}
+
+// readBack waits until all that was accepted has ended and fails unless every
+// acknowledged execution has completed with the output that was answered.
+func (b *bench) readBack(ctx context.Context, all *acknowledged) error {
+	ids := make([]uuid.UUID, 0, len(all.outputs))
+	for id := range all.outputs {
+		ids = append(ids, id)
+	}
+	err := waitForNone(ctx, b.db.own, `SELECT count(*) FROM (SELECT FROM executions WHERE status IN ('pending', 'running') LIMIT 1) AS open`)
+	if err != nil {
+		return err
+	}
+	rows, err := b.db.own.Query(ctx, `SELECT e.id, e.status, p.result -> 'output' FROM executions e
+		JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = ANY ($1)`, ids)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	found := 0
+	for rows.Next() {
+		var id uuid.UUID
+		var status string
+		var output json.RawMessage
+		if err := rows.Scan(&id, &status, &output); err != nil {
+			return err
+		}
+		if answered := all.outputs[id]; status != "completed" || (answered != "" && answered != string(output)) {
+			return fmt.Errorf("execution %s is %s with %s, and was answered %s", id, status, output, answered)
+		}
+		found++
+	}
+	if found != len(ids) {
+		return fmt.Errorf("of %d executions that were acknowledged %d are there", len(ids), found)
+	}
+	return rows.Err()
+}
+
+func (b *bench) measureSyncAlone(ctx context.Context) error {
+	result, err := b.execute(ctx, 1, aliasPure, http.StatusOK)
+	b.add(syncAlone, result.percentile(50))
+	b.add(syncAlone99, result.percentile(99))
+	return err
+}
+
+// measureSyncMany also counts what does not depend on the machine.
+func (b *bench) measureSyncMany(ctx context.Context) error {
+	before, err := b.db.wal(ctx)
+	if err != nil {
+		return err
+	}
+	cpu, err := b.service.cpu()
+	if err != nil {
+		return err
+	}
+	result, err := b.execute(ctx, clientsMany, aliasPure, http.StatusOK)
+	b.add(syncMany, result.perSecond())
+	b.add(syncMany50, result.percentile(50))
+	b.add(syncMany99, result.percentile(99))
+	after, walErr := b.db.wal(ctx)
+	cpuAfter, cpuErr := b.service.cpu()
+	b.add(syncWAL, (after-before)/float64(result.calls))
+	b.add(syncCPU, 1e6*(cpuAfter-cpu).Seconds()/float64(result.calls))
+	return errors.Join(err, walErr, cpuErr)
+}
+
+// measureCallAlone subtracts what the call takes when nothing else happens.
+func (b *bench) measureCallAlone(ctx context.Context) error {
+	direct, err := load(ctx, 1, b.Span/2, func(context.Context) (func() error, func(), error) {
+		w, err := dial(b.bureau.addr, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		request := w.request(http.MethodGet, "/score", nil)
+		return func() error {
+			_, err := w.send(request, http.StatusOK)
+			return err
+		}, func() { _ = w.Close() }, nil
+	})
+	if err != nil {
+		return err
+	}
+	result, err := b.execute(ctx, 1, aliasEffect, http.StatusOK)
+	b.add(callAlone, result.percentile(50)-direct.percentile(50))
+	return err
+}
+
+func (b *bench) measureCallMany(ctx context.Context) error {
+	result, err := b.execute(ctx, clientsMany, aliasEffect, http.StatusOK)
+	b.add(callMany, result.perSecond())
+	return err
+}
+
+// preferAsync has a synchronous workflow answered at once.
+const preferAsync = "Prefer: respond-async"
+
+// lookInterval is how often measureAsyncAlone looks for the end: less than it
+// measures, and not so often that it takes the machine from the service.
+const lookInterval = 250 * time.Microsecond
+
+// measureAsyncAlone measures from the 202 to the committed end, one at a time.
+func (b *bench) measureAsyncAlone(ctx context.Context) error {
+	w, err := dial(b.service.addr, b.tenant.token)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Close() }()
+	conn, err := b.db.own.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	all := &acknowledged{outputs: map[uuid.UUID]string{}}
+	request := w.request(http.MethodPost, executePath(aliasPure), []byte(input), preferAsync)
+	var result loaded
+	for end := time.Now().Add(b.Span); time.Now().Before(end); {
+		answer, err := w.send(request, http.StatusAccepted)
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		id, err := all.note(answer)
+		if err != nil {
+			return err
+		}
+		for status := ""; status != "completed"; time.Sleep(lookInterval) {
+			if err := conn.QueryRow(ctx, `SELECT status FROM executions WHERE id = $1`, id).Scan(&status); err != nil {
+				return err
+			}
+		}
+		result.times = append(result.times, time.Since(begin))
+	}
+	slices.Sort(result.times)
+	b.add(asyncAlone, result.percentile(50))
+	b.add(asyncAlone99, result.percentile(99))
+	return b.readBack(ctx, all)
+}
+
+func (b *bench) measureAsyncMany(ctx context.Context) error {
+	begin := time.Now()
+	result, err := b.execute(ctx, clientsMany, aliasPure, http.StatusAccepted, preferAsync)
+	b.add(asyncAccepted, result.perSecond())
+	b.add(asyncCompleted, float64(result.calls)/time.Since(begin).Seconds())
+	return err
+}

@@ -1,0 +1,9 @@
+package bench
+
+import (
+	"os"
+	"syscall"
+)
+
+// syncData is what PostgreSQL does to its log at every commit.
+func syncData(file *os.File) error { return syscall.Fdatasync(int(file.Fd())) }

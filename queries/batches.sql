@@ -125,7 +125,9 @@ UPDATE execution_batches SET status = 'post_processing', updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
 
 -- name: BatchGetForItems :one
-SELECT workflow_id, custom_input FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
+-- What the items of a batch share, and whether it lets pending ones begin.
+SELECT workflow_id, custom_input, (status = 'processing' AND cancel_requested_at IS NULL)::boolean AS may_begin
+FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchItemGet :one
 -- An item, whether it has begun, and whether its batch lets pending ones begin.

@@ -210,7 +210,8 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchGetForItems = `-- name: BatchGetForItems :one
-SELECT workflow_id, custom_input FROM execution_batches WHERE tenant_id = $1 AND id = $2
+SELECT workflow_id, custom_input, (status = 'processing' AND cancel_requested_at IS NULL)::boolean AS may_begin
+FROM execution_batches WHERE tenant_id = $1 AND id = $2
 `
 
 type BatchGetForItemsParams struct {
@@ -221,12 +222,14 @@ type BatchGetForItemsParams struct {
 type BatchGetForItemsRow struct {
 	WorkflowID  uuid.UUID
 	CustomInput []byte
+	MayBegin    bool
 }
 
+// What the items of a batch share, and whether it lets pending ones begin.
 func (q *Queries) BatchGetForItems(ctx context.Context, db DBTX, arg BatchGetForItemsParams) (BatchGetForItemsRow, error) {
 	row := db.QueryRow(ctx, batchGetForItems, arg.TenantID, arg.ID)
 	var i BatchGetForItemsRow
-	err := row.Scan(&i.WorkflowID, &i.CustomInput)
+	err := row.Scan(&i.WorkflowID, &i.CustomInput, &i.MayBegin)
 	return i, err
 }
 

@@ -45,17 +45,34 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return err
 	}
-	r, err := s.openReport(ctx, tenantID, packageID, &row)
+	if err := s.writePackage(ctx, tenantID, packageID, &row); err != nil {
+		return s.unlessOvertaken(ctx, tenantID, batchID, packageID, err)
+	}
+	return nil
+}
+
+func (s *Service) writePackage(ctx context.Context, tenantID, packageID uuid.UUID, row *queries.BatchGetForReportRow) error {
+	r, err := s.openReport(ctx, tenantID, packageID, row)
 	if err != nil {
 		return err
 	}
-	if err := s.writeItems(ctx, tenantID, batchID, r); err != nil {
-		return fmt.Errorf("write the results of batch %s: %w", batchID, err)
+	if err := s.writeItems(ctx, tenantID, row.ID, r); err != nil {
+		return fmt.Errorf("write the results of batch %s: %w", row.ID, err)
 	}
-	if err := r.writeManifest(&row, s.Clock()); err != nil {
-		return fmt.Errorf("write the manifest of batch %s: %w", batchID, err)
+	if err := r.writeManifest(row, s.Clock()); err != nil {
+		return fmt.Errorf("write the manifest of batch %s: %w", row.ID, err)
 	}
-	return s.complete(ctx, tenantID, batchID, packageID, r)
+	return s.complete(ctx, tenantID, row.ID, packageID, r)
+}
+
+// unlessOvertaken returns the error of a writer, unless what it writes is no
+// longer the batch's: another writer, as after a pause, has removed it.
+func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packageID uuid.UUID, err error) error {
+	row, getErr := s.q.BatchGetForReport(ctx, s.Pool, queries.BatchGetForReportParams{TenantID: tenantID, ID: batchID})
+	if getErr == nil && (Status(row.Status) != StatusPostProcessing || row.DraftPackageID == nil || *row.DraftPackageID != packageID) {
+		return errOvertaken
+	}
+	return err
 }
 
 // replaceDraft gives the batch a new package to be written, and removes the one

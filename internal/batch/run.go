@@ -92,6 +92,9 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get batch %s: %w", batchID, err))
 	}
+	if !batch.MayBegin {
+		return nil // it was paused or cancelled while the range waited
+	}
 	var custom any
 	if batch.CustomInput != nil {
 		if custom, err = exactjson.Decode(batch.CustomInput); err != nil {

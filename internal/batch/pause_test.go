@@ -1,0 +1,44 @@
+package batch_test
+
+import (
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ranges of items that were taken from the queue and wait for a processor do
+// not begin once the batch is paused.
+func TestWaitingRangesDoNotBegin(t *testing.T) {
+	t.Parallel()
+	const window = 8
+	processors := runtime.GOMAXPROCS(0)
+	if processors >= window {
+		t.Skip("no range waits on this machine")
+	}
+	s := newStages(t, 3500*window) // of seven items two are valid, of which a range has a thousand
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	runs := s.newRuns(t)
+	require.Len(t, runs, window)
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE execution_payloads") // the first ranges do not get on
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	for _, run := range runs {
+		group.Go(func() {
+			_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+			require.NoError(t, err)
+		})
+	}
+	require.Eventually(t, func() bool {
+		return s.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'execution_payloads'::regclass") > 0
+	}, waitMax, tick)
+	s.caller.Post(t, "/v1/execution-batches/"+s.id.String()+"/pause", nil).Expect(http.StatusOK)
+	require.NoError(t, tx.Commit(t.Context()))
+	group.Wait()
+	sum := s.record(t).State.Summary
+	require.GreaterOrEqual(t, sum.Pending, (window-processors)*1000)
+}

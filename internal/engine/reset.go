@@ -64,13 +64,18 @@ func (r resetter) reset(graph *workflow.Graph, tasks []TaskState) []int {
 		if same && before.Status != StatusCompleted && r.resume(graph.Tasks[i], &before) {
 			after.Nested = before.Nested
 		} else if before.Answered || before.Nested != nil {
-			after.KeyAttempt = r.attempt
+			after.KeyAttempt = nextKey(&before, r.attempt)
 		}
 		tasks[i] = after
 		reset = append(reset, i)
 	}
 	return reset
 }
+
+// nextKey is the KeyAttempt of a task whose call was answered: that of the
+// attempt, and never one that the task has had, though an attempt that is put
+// off is counted again.
+func nextKey(before *TaskState, attempt int) int { return max(attempt, before.KeyAttempt+1) }
 
 // resume keeps the completed runs of a task and resets the others, so that the
 // task goes on where it ended. It reports whether it can.

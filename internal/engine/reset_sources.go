@@ -41,7 +41,7 @@ func ResetSources(plan *workflow.Plan, state *State) {
 		before := &state.Tasks[i]
 		after := TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt}
 		if before.Answered || before.Nested != nil {
-			after.KeyAttempt = state.Attempt
+			after.KeyAttempt = nextKey(before, state.Attempt)
 		}
 		state.Tasks[i] = after
 	}

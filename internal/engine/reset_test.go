@@ -116,3 +116,22 @@ func TestResetRefusesUnknownTasks(t *testing.T) {
 	require.Equal(t, StatusFailed, state.Status)
 	require.Equal(t, 1, state.Attempt)
 }
+
+// An attempt that is put off is made ready again without being counted; a call
+// that was answered in it has another key than that of the next attempt.
+func TestResetGivesNoKeyTwice(t *testing.T) {
+	t.Parallel()
+	w := &world{tasks: map[string]behaviour{"a": fails(external(500, 0))}}
+	plan := w.plan(t, "", "a effect")
+	_, state := w.drive(t, plan)
+	for _, putOff := range []bool{true, false, false} {
+		_, _, err := Reset(plan, state, nil)
+		require.NoError(t, err)
+		if putOff {
+			state.Attempt--
+		}
+		_, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"e1/a", "e1/a/2", "e1/a/3", "e1/a/4"}, w.calls)
+}

@@ -84,7 +84,7 @@ func (s *Server) attachToAuthorization(ctx context.Context, in *attachInput) (*u
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.config.Consents.Attach(ctx, principal(ctx).TenantID, id, in.Body.FileName)
+	file, err := s.config.Consents.Attach(ctx, principal(ctx).TenantID, id, actor(ctx), in.Body.FileName)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *Server) deleteAuthorizationAttachment(ctx context.Context, in *authoriz
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.config.Consents.Detach(ctx, principal(ctx).TenantID, id, attachmentID)
+	return nil, s.config.Consents.Detach(ctx, principal(ctx).TenantID, id, attachmentID, actor(ctx))
 }
 
 func (s *Server) authorizationAttachment(file storage.Attachment) AuthorizationAttachment {

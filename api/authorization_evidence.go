@@ -22,7 +22,7 @@ type Evidence struct {
 // EvidenceRecord is one link of the chain.
 type EvidenceRecord struct {
 	Position         int64     `json:"position" doc:"Its place in the tenant's chain, from 1." example:"41"`
-	Kind             string    `json:"kind" enum:"authorization_created,authorization_changed,code_requested,code_sent,delivery_failed,code_rejected,signed,authorization_deleted" doc:"What was recorded." example:"signed"`
+	Kind             string    `json:"kind" enum:"authorization_created,authorization_changed,attachment_announced,attachment_removed,code_requested,code_sent,delivery_failed,code_attempted,code_rejected,signed,authorization_deleted" doc:"What was recorded." example:"signed"`
 	RecordedAt       Timestamp `json:"recordedAt" doc:"When, by the clock of the database."`
 	RecordedAtMicros int64     `json:"recordedAtMicros" doc:"The same in microseconds since 1970, as it is hashed." example:"1795226965123456"`
 	Content          RawObject `json:"content" doc:"What is known of the step: client, address, contact (masked, and its HMAC), times, template, provider."`

@@ -302,13 +302,13 @@ func testEvidence(t *testing.T, d *desk) {
 		require.Equal(t, previous, r.PreviousHash, "the tenant has no other authorization")
 		previous = r.Hash
 	}
-	require.Equal(t, []string{"authorization_created", "code_requested", "code_sent", "code_rejected", "signed"}, kinds)
+	require.Equal(t, []string{"authorization_created", "code_requested", "code_sent", "code_attempted", "code_rejected", "code_attempted", "signed"}, kinds)
 	require.True(t, evidence.Chain.IsIntact)
 	require.Equal(t, previous, evidence.Chain.HeadHash)
 	require.Equal(t, []string{otpID, "email", "e***@example.com", "2"}, []string{
-		got.Text("records[4].content.otpId"), got.Text("records[4].content.contactMethod"), got.Text("records[4].content.contact"), got.Text("records[4].content.attempt"),
+		got.Text("records[6].content.otpId"), got.Text("records[6].content.contactMethod"), got.Text("records[6].content.contact"), got.Text("records[6].content.attempt"),
 	})
-	require.Equal(t, s.ClientID, got.Text("records[4].content.by.clientId"))
+	require.Equal(t, s.ClientID, got.Text("records[6].content.by.clientId"))
 	require.NotContains(t, string(got.Body), "evidence@example.com")
 	require.NotContains(t, string(got.Body), code)
 

@@ -137,13 +137,13 @@ func (s *Server) attemptSignature(ctx context.Context, in *attemptInput) (*struc
 		return nil, err
 	}
 	tenantID := principal(ctx).TenantID
-	// The path goes before the body: an unknown authorization is one whatever
-	// password it is asked with.
-	if _, err := s.config.Consents.Get(ctx, tenantID, id); err != nil {
-		return nil, err
-	}
 	otpID, err := parseID(in.Body.OTPID, "one-time password")
 	if err != nil {
+		// The path goes before the body: an unknown authorization is one
+		// whatever password it is asked with.
+		if _, unknown := s.config.Consents.Get(ctx, tenantID, id); unknown != nil {
+			return nil, unknown
+		}
 		return nil, err
 	}
 	return nil, s.config.Consents.Attempt(ctx, tenantID, id, otpID, actor(ctx), in.Body.Code)

@@ -146,7 +146,7 @@ func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreat
 		BorrowerID: b.BorrowerID, IPAddress: b.IPAddress, PolicyLink: b.PolicyLink, ExternalID: b.ExternalID, Tags: tagTexts(b.Tags),
 	}
 	if b.ExpiresAt != nil {
-		content.ExpiresAt = b.ExpiresAt.Time
+		content.ExpiresAt = &b.ExpiresAt.Time
 	}
 	id, err := s.config.Consents.Create(ctx, p.TenantID, actor(ctx), content, func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		return keepAnswer(ctx, tx, http.StatusCreated, AuthorizationCreated{ID: id.String()})
@@ -172,7 +172,7 @@ func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdat
 			c.Tags = tagTexts(*in.Body.Tags)
 		}
 		if in.Body.ExpiresAt != nil {
-			c.ExpiresAt = in.Body.ExpiresAt.Time
+			c.ExpiresAt = &in.Body.ExpiresAt.Time
 		}
 		return c
 	})
@@ -202,7 +202,7 @@ func authorization(p identity.Principal, a *consent.Authorization) Authorization
 	return Authorization{
 		ID: a.ID.String(), Tenant: p.TenantSlug, FormID: a.FormID, Key: a.Key, Label: a.Label,
 		IdentityKey: a.IdentityKey, IdentityValue: a.IdentityValue, BorrowerID: a.BorrowerID,
-		ExpiresAt: stamp(a.ExpiresAt), IPAddress: a.IPAddress, PolicyLink: a.PolicyLink, ExternalID: a.ExternalID, Tags: a.Tags,
+		ExpiresAt: stamp(*a.ExpiresAt), IPAddress: a.IPAddress, PolicyLink: a.PolicyLink, ExternalID: a.ExternalID, Tags: a.Tags,
 		AuthorizedAt: stampOrNil(a.AuthorizedAt), CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 		HasAttachments: a.HasAttachments, HasSignatures: a.AuthorizedAt != nil,
 	}

@@ -2,236 +2,16 @@ package api_test
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/mail"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
-	"tranche/internal/identity"
-	"tranche/internal/message"
 )
-
-// lineOfDigits finds the code, which the default template has alone on a line.
-var lineOfDigits = regexp.MustCompile(`(?m)^([0-9]{6,10})\r?$`)
-
-// postOffice is an SMTP server in this process that keeps what it takes.
-type postOffice struct {
-	mu      sync.Mutex
-	letters map[string][]string // by recipient
-}
-
-type postSession struct {
-	office *postOffice
-	to     string
-}
-
-func (p *postOffice) NewSession(*smtp.Conn) (smtp.Session, error) {
-	return &postSession{office: p}, nil
-}
-
-func (*postSession) Mail(string, *smtp.MailOptions) error { return nil }
-func (*postSession) Reset()                               {}
-func (*postSession) Logout() error                        { return nil }
-
-func (s *postSession) Rcpt(to string, _ *smtp.RcptOptions) error {
-	if strings.HasPrefix(to, "refused") {
-		return &smtp.SMTPError{Code: 550, Message: "no such user " + to}
-	}
-	s.to = to
-	return nil
-}
-
-func (s *postSession) Data(r io.Reader) error {
-	letter, err := mail.ReadMessage(r)
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(letter.Body)
-	s.office.mu.Lock()
-	defer s.office.mu.Unlock()
-	s.office.letters[s.to] = append(s.office.letters[s.to], string(text))
-	return err
-}
-
-// code waits for the nth letter to a recipient and returns the code in it.
-func (p *postOffice) code(t *testing.T, to string, nth int) string {
-	t.Helper()
-	var text string
-	require.Eventually(t, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.letters[to]) < nth {
-			return false
-		}
-		text = p.letters[to][nth-1]
-		return true
-	}, 20*time.Second, 10*time.Millisecond)
-	found := lineOfDigits.FindStringSubmatch(text)
-	require.NotNil(t, found, text)
-	return found[1]
-}
-
-func (p *postOffice) count(to string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.letters[to])
-}
-
-// openPostOffice serves SMTP until the test ends.
-func openPostOffice(t *testing.T) (*postOffice, message.Sender) {
-	t.Helper()
-	office := &postOffice{letters: map[string][]string{}}
-	server := smtp.NewServer(office)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	sender, err := message.NewSMTP(message.SMTPConfig{URL: "smtp+insecure://" + listener.Addr().String(), From: "no-reply@acme.example"})
-	require.NoError(t, err)
-	return office, sender
-}
-
-// gateway is a provider of SMS that answers as it is told.
-type gateway struct {
-	mu       sync.Mutex
-	handle   map[string]func(w http.ResponseWriter, r *http.Request, try int) // by number
-	messages map[string][]gatewayMessage
-}
-
-type gatewayMessage struct{ key, body string }
-
-func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	to := regexp.MustCompile(`\+[0-9]+`).FindString(string(body))
-	g.mu.Lock()
-	g.messages[to] = append(g.messages[to], gatewayMessage{r.Header.Get("Idempotency-Key"), string(body)})
-	try, handle := len(g.messages[to]), g.handle[to]
-	g.mu.Unlock()
-	if handle != nil {
-		handle(w, r, try)
-		return
-	}
-	fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
-}
-
-func (g *gateway) on(to string, handle func(w http.ResponseWriter, r *http.Request, try int)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.handle[to] = handle
-}
-
-func (g *gateway) received(to string) []gatewayMessage {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]gatewayMessage(nil), g.messages[to]...)
-}
-
-func openGateway(t *testing.T) (*gateway, message.Sender) {
-	t.Helper()
-	g := &gateway{handle: map[string]func(http.ResponseWriter, *http.Request, int){}, messages: map[string][]gatewayMessage{}}
-	server := httptest.NewServer(g)
-	t.Cleanup(server.Close)
-	sender, err := message.NewGateway(message.GatewayConfig{
-		URL: server.URL, ContentType: "application/json", Body: `{"to":"{{to}}","text":"{{text}}"}`, MessageID: "sid",
-	}, time.Now)
-	require.NoError(t, err)
-	return g, sender
-}
-
-// desk is a service that signs, and where its codes go.
-type desk struct {
-	*apitest.Service
-	office  *postOffice
-	gateway *gateway
-}
-
-// openDesk starts a service that sends e-mail and SMS, but no WhatsApp.
-func openDesk(t *testing.T, options ...func(*service.Config)) *desk {
-	t.Helper()
-	d := &desk{}
-	var email, sms message.Sender
-	d.office, email = openPostOffice(t)
-	d.gateway, sms = openGateway(t)
-	d.Service = apitest.Start(t, append(options, func(c *service.Config) {
-		c.Senders = message.Senders{message.Email: email, message.SMS: sms}
-	})...)
-	return d
-}
-
-// signer is a tenant's admin with an authorization to sign.
-type signer struct {
-	*desk
-	*apitest.Caller
-	tenant *apitest.Tenant
-	id     string // of the authorization
-}
-
-func (s *signer) path(rest string) string { return "/v1/authorizations/" + s.id + rest }
-
-func (d *desk) signer(t *testing.T) *signer {
-	t.Helper()
-	tenant := d.Tenant(t)
-	s := &signer{desk: d, Caller: tenant.As(t, identity.RoleAdmin), tenant: tenant}
-	s.id = s.create(t)
-	return s
-}
-
-// create makes one more authorization.
-func (s *signer) create(t *testing.T) string {
-	t.Helper()
-	return s.Post(t, "/v1/authorizations", map[string]any{
-		"tenant": s.tenant.Slug, "key": "credit-report", "identityKey": "borrowerId", "identityValue": "B-1001",
-	}).Expect(http.StatusCreated).Text("id")
-}
-
-func byEmail(to string) map[string]any {
-	return map[string]any{"value": to, "contactMethod": "email", "templateId": "default"}
-}
-
-// start asks for a code and returns it with its otpId.
-func (s *signer) start(t *testing.T, to string) (otpID, code string) {
-	t.Helper()
-	before := s.office.count(to)
-	otpID = s.Post(t, s.path("/signatures"), byEmail(to)).Expect(http.StatusCreated).Text("otpId")
-	return otpID, s.office.code(t, to, before+1)
-}
-
-func (s *signer) attempt(t *testing.T, otpID, code string) *apitest.Answer {
-	t.Helper()
-	return s.Post(t, s.path("/signatures/attempt"), map[string]any{"otpId": otpID, "code": code})
-}
-
-// otherThan is another code of the same length.
-func otherThan(code string) string {
-	return strings.Map(func(r rune) rune { return '0' + (r-'0'+1)%10 }, code)
-}
-
-// exec changes what no caller can: the past.
-func (d *desk) exec(t *testing.T, sql string, args ...any) {
-	t.Helper()
-	_, err := d.Pool.Exec(t.Context(), sql, args...)
-	require.NoError(t, err)
-}
-
-// rest lets the pause between two codes pass.
-func (s *signer) rest(t *testing.T) {
-	t.Helper()
-	s.exec(t, `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds' WHERE tenant_id = $1`, s.tenant.ID)
-}
 
 func TestAuthorizations(t *testing.T) {
 	t.Parallel()
@@ -256,6 +36,11 @@ func TestAuthorizations(t *testing.T) {
 		"never sent late":         testNeverSentLate,
 		"evidence":                testEvidence,
 		"idempotency keys":        testConsentIdempotency,
+		"late uploads":            testLateUploads,
+		"uploads while signing":   testUploadsWhileSigning,
+		"refused attachments":     testRefusedAttachments,
+		"changes supersede":       testChangesSupersedeTheCode,
+		"evidence while deleting": testEvidenceWhileDeleting,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -389,10 +174,9 @@ func testWrongAttemptsInParallel(t *testing.T, d *desk) {
 	otpID, code := s.start(t, "wrong@example.com")
 	statuses := s.race(t, otpID, otherThan(code), 200)
 	require.Equal(t, map[int]int{http.StatusBadRequest: 5, http.StatusConflict: 195}, statuses)
-	var attempts, rejected int
+	var attempts int
 	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT attempts FROM one_time_passwords WHERE id = $1`, otpID).Scan(&attempts))
-	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM evidence_records WHERE authorization_id = $1 AND kind = 'code_rejected'`, s.id).Scan(&rejected))
-	require.Equal(t, []int{5, 5}, []int{attempts, rejected})
+	require.Equal(t, []int{5, 5, 5}, []int{attempts, s.recorded(t, "code_attempted"), s.recorded(t, "code_rejected")})
 	s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	require.Nil(t, s.Get(t, s.path("")).Value("authorizedAt"))
 }
@@ -402,9 +186,13 @@ func testRightAttemptsInParallel(t *testing.T, d *desk) {
 	s := d.signer(t)
 	otpID, code := s.start(t, "right@example.com")
 	require.Equal(t, map[int]int{http.StatusAccepted: 1, http.StatusConflict: 49}, s.race(t, otpID, code, 50))
-	var signed int
-	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM evidence_records WHERE authorization_id = $1 AND kind = 'signed'`, s.id).Scan(&signed))
-	require.Equal(t, 1, signed)
+	require.Equal(t, 1, s.recorded(t, "signed"))
+}
+
+// recorded counts the records of a kind in the authorization's evidence.
+func (s *signer) recorded(t *testing.T, kind string) int {
+	t.Helper()
+	return s.rows(t, "evidence_records", fmt.Sprintf("authorization_id = '%s' AND kind = '%s'", s.id, kind))
 }
 
 // race makes n attempts at once and counts the answers by status.
@@ -545,136 +333,4 @@ func testSigningRefuses(t *testing.T, d *desk) {
 	s.Post(t, s.path("/signatures"), map[string]any{}).
 		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "value", "contactMethod", "templateId")
 	s.Post(t, "/v1/authorizations/"+unknownID+"/signatures", byEmail("refuse@example.com")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
-}
-
-func testGatewayDelivery(t *testing.T, d *desk) {
-	t.Helper()
-	bySMS := func(to string) map[string]any {
-		return map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}
-	}
-	code := func(t *testing.T, m gatewayMessage) string {
-		t.Helper()
-		found := regexp.MustCompile(`\\n([0-9]{6})\\n`).FindStringSubmatch(m.body)
-		require.NotNil(t, found, m.body)
-		return found[1]
-	}
-	sign := func(t *testing.T, to string, tries int) {
-		t.Helper()
-		s := d.signer(t)
-		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
-		require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= tries }, 30*time.Second, 10*time.Millisecond)
-		received := d.gateway.received(to)
-		for _, m := range received {
-			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a repetition is the same message under the same key")
-		}
-		s.attempt(t, otpID, code(t, received[0])).Expect(http.StatusAccepted)
-		require.Eventually(t, func() bool {
-			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == fmt.Sprintf("SM-%d", tries)
-		}, 20*time.Second, 20*time.Millisecond)
-	}
-	t.Run("taken", func(t *testing.T) {
-		t.Parallel()
-		sign(t, "+525515550101", 1)
-	})
-	t.Run("fails twice", func(t *testing.T) {
-		t.Parallel()
-		to := "+525515550102"
-		s := d.signer(t)
-		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
-			if try < 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
-			}
-			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
-		})
-		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
-		require.Eventually(t, func() bool {
-			return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), `"SM-3"`)
-		}, 30*time.Second, 50*time.Millisecond)
-		received := d.gateway.received(to)
-		require.Len(t, received, 3)
-		require.Equal(t, received[0], received[2])
-		s.attempt(t, otpID, code(t, received[2])).Expect(http.StatusAccepted)
-	})
-	t.Run("answers late", func(t *testing.T) {
-		t.Parallel()
-		to := "+525515550103"
-		s := d.signer(t)
-		answer := make(chan struct{})
-		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
-			<-answer
-			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
-		})
-		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
-		require.Eventually(t, func() bool { return len(d.gateway.received(to)) == 1 }, 20*time.Second, 10*time.Millisecond)
-		// The signer is faster than the provider's answer: it comes to a code
-		// that has been used, and is kept all the same.
-		s.attempt(t, otpID, code(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
-		require.Empty(t, s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId"))
-		close(answer)
-		require.Eventually(t, func() bool {
-			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == "SM-1"
-		}, 20*time.Second, 20*time.Millisecond)
-	})
-	t.Run("cut off", func(t *testing.T) {
-		t.Parallel()
-		to := "+525515550104"
-		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
-			if try == 1 {
-				panic(http.ErrAbortHandler)
-			}
-			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
-		})
-		sign(t, to, 2)
-	})
-}
-
-func testRefusedDelivery(t *testing.T, d *desk) {
-	t.Helper()
-	s := d.signer(t)
-	otpID := s.Post(t, s.path("/signatures"), byEmail("refused@example.com")).Expect(http.StatusCreated).Text("otpId")
-	require.Eventually(t, func() bool {
-		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "delivery_failed")
-	}, 20*time.Second, 20*time.Millisecond)
-	var isWiped bool
-	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
-	require.True(t, isWiped)
-}
-
-// testNeverSentLate holds a code back until it has expired.
-func testNeverSentLate(t *testing.T, d *desk) {
-	t.Helper()
-	s := d.signer(t)
-	to := "+525515550105"
-	d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusBadGateway) })
-	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
-		Expect(http.StatusCreated).Text("otpId")
-	require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= 1 }, 20*time.Second, 10*time.Millisecond)
-	s.exec(t, `UPDATE one_time_passwords SET expires_at = now() WHERE id = $1`, otpID)
-	tried := len(d.gateway.received(to))
-	require.Eventually(t, func() bool {
-		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "expired before it could be sent")
-	}, 30*time.Second, 50*time.Millisecond)
-	require.LessOrEqual(t, len(d.gateway.received(to)), tried+1, "at most a try that was under way")
-	var isWiped bool
-	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
-	require.True(t, isWiped)
-}
-
-func TestMailbox(t *testing.T) {
-	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "mail")
-	d := &desk{Service: apitest.Start(t, func(c *service.Config) {
-		c.Senders = message.Senders{message.WhatsApp: message.Folder{Dir: folder}}
-	})}
-	s := d.signer(t)
-	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": "+525515550123", "contactMethod": "whatsapp", "templateId": "default"}).
-		Expect(http.StatusCreated).Text("otpId")
-	var text []byte
-	require.Eventually(t, func() bool {
-		var err error
-		text, err = os.ReadFile(filepath.Join(folder, otpID+".whatsapp.txt"))
-		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
-	s.attempt(t, otpID, lineOfDigits.FindStringSubmatch(string(text))[1]).Expect(http.StatusAccepted)
 }

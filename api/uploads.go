@@ -47,7 +47,7 @@ func (s *Server) generateUploadAddress(ctx context.Context, in *uploadAddressInp
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.config.Store.Announce(ctx, principal(ctx).TenantID, in.Body.FileName, contentType)
+	a, err := s.config.Store.Announce(ctx, s.config.Pool, principal(ctx).TenantID, in.Body.FileName, contentType)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ const (
 	QueueBatchItem   = "batch_item"  // items of batches
 	QueueBatchStage  = "batch_stage" // pre- and post-processing
 	QueueSchedule    = "schedule"    // what schedules have started
-	QueueMaintenance = "maintenance" // partitions
+	QueueMaintenance = "maintenance" // partitions, and what has expired
 	// QueueNotification is for messages to people.
 	QueueNotification = "notification"
 )
@@ -46,6 +46,9 @@ const (
 	// second insert within it would wait for the next poll.
 	fetchCooldown = 5 * time.Millisecond
 	retryDelayMax = 10 * time.Second
+	// otpExpiryInterval is how long a message whose delivery was discarded may
+	// outlive its code, about.
+	otpExpiryInterval = time.Minute
 )
 
 // Config is what a client needs to know.
@@ -90,6 +93,9 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {
 				return PartitionMaintenance{}, nil
 			}, &river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(otpExpiryInterval), func() (river.JobArgs, *river.InsertOpts) {
+				return OTPExpiry{}, nil
+			}, nil),
 		}
 	}
 	client, err := river.NewClient(riverpgxv5.New(pool), config)

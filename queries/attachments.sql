@@ -13,9 +13,11 @@ SELECT id, tenant_id, stored_name, file_name, content_type, size, sha256, create
 FROM attachments
 WHERE tenant_id = @tenant_id AND stored_name = ANY(@stored_names::text[]) AND stored_at IS NOT NULL;
 
--- name: AttachmentUploadInsert :exec
+-- name: AttachmentUploadInsert :execrows
+-- No row: the attachment was removed in the meantime.
 INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes)
-VALUES (@id, @tenant_id, @attachment_id, @chunk_bytes);
+SELECT @id::uuid, a.tenant_id, a.id, @chunk_bytes::integer FROM attachments a WHERE a.tenant_id = @tenant_id AND a.id = @attachment_id
+FOR KEY SHARE;
 
 -- name: AttachmentUploadComplete :execrows
 -- Makes an upload the attachment's bytes unless another was first: no row.
@@ -42,7 +44,8 @@ WHERE tenant_id = @tenant_id AND attachment_id = @attachment_id AND completed_at
 -- name: AttachmentChunkInsert :execrows
 -- No row: the upload was removed in the meantime.
 INSERT INTO attachment_chunks (upload_id, position, data)
-SELECT u.id, @position, @data FROM attachment_uploads u WHERE u.tenant_id = @tenant_id AND u.id = @upload_id;
+SELECT u.id, @position, @data FROM attachment_uploads u WHERE u.tenant_id = @tenant_id AND u.id = @upload_id
+FOR KEY SHARE;
 
 -- name: AttachmentChunkGet :one
 SELECT c.data FROM attachment_chunks c JOIN attachment_uploads u ON u.id = c.upload_id

@@ -33,6 +33,7 @@ func (q *Queries) AttachmentChunkGet(ctx context.Context, db DBTX, arg Attachmen
 const attachmentChunkInsert = `-- name: AttachmentChunkInsert :execrows
 INSERT INTO attachment_chunks (upload_id, position, data)
 SELECT u.id, $1, $2 FROM attachment_uploads u WHERE u.tenant_id = $3 AND u.id = $4
+FOR KEY SHARE
 `
 
 type AttachmentChunkInsertParams struct {
@@ -237,24 +238,29 @@ func (q *Queries) AttachmentUploadGetComplete(ctx context.Context, db DBTX, arg 
 	return i, err
 }
 
-const attachmentUploadInsert = `-- name: AttachmentUploadInsert :exec
+const attachmentUploadInsert = `-- name: AttachmentUploadInsert :execrows
 INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes)
-VALUES ($1, $2, $3, $4)
+SELECT $1::uuid, a.tenant_id, a.id, $2::integer FROM attachments a WHERE a.tenant_id = $3 AND a.id = $4
+FOR KEY SHARE
 `
 
 type AttachmentUploadInsertParams struct {
 	ID           uuid.UUID
+	ChunkBytes   int32
 	TenantID     uuid.UUID
 	AttachmentID uuid.UUID
-	ChunkBytes   int32
 }
 
-func (q *Queries) AttachmentUploadInsert(ctx context.Context, db DBTX, arg AttachmentUploadInsertParams) error {
-	_, err := db.Exec(ctx, attachmentUploadInsert,
+// No row: the attachment was removed in the meantime.
+func (q *Queries) AttachmentUploadInsert(ctx context.Context, db DBTX, arg AttachmentUploadInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, attachmentUploadInsert,
 		arg.ID,
+		arg.ChunkBytes,
 		arg.TenantID,
 		arg.AttachmentID,
-		arg.ChunkBytes,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -97,12 +97,13 @@ SELECT count(*) FROM (
 ) AS matching;
 
 -- name: AuthorizationFindSigned :one
--- The signed authorization of a key and an identity that holds longest. One
--- that names a borrower serves executions of that borrower only.
+-- The signed authorization of a key and an identity that holds longest. Where a
+-- borrower is named it must be that borrower's: by its borrower, or, if it names
+-- none, by its identity.
 SELECT id, authorized_at, expires_at FROM authorizations
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND authorized_at IS NOT NULL AND expires_at > now()
     AND key = @key AND identity_key = @identity_key AND identity_value = @identity_value
-    AND (sqlc.narg('borrower_id')::text IS NULL OR borrower_id IS NULL OR borrower_id = sqlc.narg('borrower_id'))
+    AND (sqlc.narg('borrower_id')::text IS NULL OR coalesce(borrower_id, identity_value) = sqlc.narg('borrower_id'))
 ORDER BY expires_at DESC, id DESC
 LIMIT 1;
 
@@ -121,6 +122,13 @@ ORDER BY f.id;
 -- Also those whose bytes have not come.
 SELECT attachment_id FROM authorization_attachments
 WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
+
+-- name: AuthorizationAttachmentDeleteUnstored :exec
+-- Withdraws the files whose bytes are not complete. An upload that is becoming
+-- complete meanwhile is waited for and stays; one that comes later finds nothing.
+DELETE FROM attachments f USING authorization_attachments l
+WHERE l.tenant_id = @tenant_id AND l.authorization_id = @authorization_id
+    AND f.tenant_id = l.tenant_id AND f.id = l.attachment_id AND f.stored_at IS NULL;
 
 -- name: AuthorizationAttachmentCount :one
 SELECT count(*) FROM authorization_attachments WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;

@@ -46,6 +46,24 @@ func (q *Queries) AuthorizationAttachmentCount(ctx context.Context, db DBTX, arg
 	return count, err
 }
 
+const authorizationAttachmentDeleteUnstored = `-- name: AuthorizationAttachmentDeleteUnstored :exec
+DELETE FROM attachments f USING authorization_attachments l
+WHERE l.tenant_id = $1 AND l.authorization_id = $2
+    AND f.tenant_id = l.tenant_id AND f.id = l.attachment_id AND f.stored_at IS NULL
+`
+
+type AuthorizationAttachmentDeleteUnstoredParams struct {
+	TenantID        uuid.UUID
+	AuthorizationID uuid.UUID
+}
+
+// Withdraws the files whose bytes are not complete. An upload that is becoming
+// complete meanwhile is waited for and stays; one that comes later finds nothing.
+func (q *Queries) AuthorizationAttachmentDeleteUnstored(ctx context.Context, db DBTX, arg AuthorizationAttachmentDeleteUnstoredParams) error {
+	_, err := db.Exec(ctx, authorizationAttachmentDeleteUnstored, arg.TenantID, arg.AuthorizationID)
+	return err
+}
+
 const authorizationAttachmentInsert = `-- name: AuthorizationAttachmentInsert :exec
 INSERT INTO authorization_attachments (attachment_id, tenant_id, authorization_id)
 VALUES ($1, $2, $3)
@@ -191,7 +209,7 @@ const authorizationFindSigned = `-- name: AuthorizationFindSigned :one
 SELECT id, authorized_at, expires_at FROM authorizations
 WHERE tenant_id = $1 AND deleted_at IS NULL AND authorized_at IS NOT NULL AND expires_at > now()
     AND key = $2 AND identity_key = $3 AND identity_value = $4
-    AND ($5::text IS NULL OR borrower_id IS NULL OR borrower_id = $5)
+    AND ($5::text IS NULL OR coalesce(borrower_id, identity_value) = $5)
 ORDER BY expires_at DESC, id DESC
 LIMIT 1
 `
@@ -210,8 +228,9 @@ type AuthorizationFindSignedRow struct {
 	ExpiresAt    time.Time
 }
 
-// The signed authorization of a key and an identity that holds longest. One
-// that names a borrower serves executions of that borrower only.
+// The signed authorization of a key and an identity that holds longest. Where a
+// borrower is named it must be that borrower's: by its borrower, or, if it names
+// none, by its identity.
 func (q *Queries) AuthorizationFindSigned(ctx context.Context, db DBTX, arg AuthorizationFindSignedParams) (AuthorizationFindSignedRow, error) {
 	row := db.QueryRow(ctx, authorizationFindSigned,
 		arg.TenantID,

@@ -38,9 +38,15 @@ LIMIT @row_limit;
 -- name: EvidenceHeadGet :one
 SELECT count, hash, seal FROM evidence_heads WHERE tenant_id = @tenant_id;
 
--- name: SysEvidenceTenantList :many
--- Every tenant that has, or by its records must have, a chain.
-SELECT id, slug FROM tenants t
-WHERE EXISTS (SELECT FROM evidence_heads h WHERE h.tenant_id = t.id)
-    OR EXISTS (SELECT FROM evidence_records r WHERE r.tenant_id = t.id)
-ORDER BY slug;
+-- name: EvidenceGetUnrecorded :one
+-- The first authorization that has no record of its creation, or is signed and
+-- has none of its signature.
+SELECT a.id, (CASE WHEN created.found IS NULL THEN 'authorization_created' ELSE 'signed' END)::text AS kind
+FROM authorizations a
+LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
+    WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'authorization_created' LIMIT 1) AS created ON true
+LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
+    WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'signed' LIMIT 1) AS signed ON true
+WHERE a.tenant_id = @tenant_id AND (created.found IS NULL OR a.authorized_at IS NOT NULL AND signed.found IS NULL)
+ORDER BY a.id
+LIMIT 1;

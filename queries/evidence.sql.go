@@ -27,6 +27,32 @@ func (q *Queries) EvidenceContentsDelete(ctx context.Context, db DBTX, arg Evide
 	return err
 }
 
+const evidenceGetUnrecorded = `-- name: EvidenceGetUnrecorded :one
+SELECT a.id, (CASE WHEN created.found IS NULL THEN 'authorization_created' ELSE 'signed' END)::text AS kind
+FROM authorizations a
+LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
+    WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'authorization_created' LIMIT 1) AS created ON true
+LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
+    WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'signed' LIMIT 1) AS signed ON true
+WHERE a.tenant_id = $1 AND (created.found IS NULL OR a.authorized_at IS NOT NULL AND signed.found IS NULL)
+ORDER BY a.id
+LIMIT 1
+`
+
+type EvidenceGetUnrecordedRow struct {
+	ID   uuid.UUID
+	Kind string
+}
+
+// The first authorization that has no record of its creation, or is signed and
+// has none of its signature.
+func (q *Queries) EvidenceGetUnrecorded(ctx context.Context, db DBTX, tenantID uuid.UUID) (EvidenceGetUnrecordedRow, error) {
+	row := db.QueryRow(ctx, evidenceGetUnrecorded, tenantID)
+	var i EvidenceGetUnrecordedRow
+	err := row.Scan(&i.ID, &i.Kind)
+	return i, err
+}
+
 const evidenceHeadAdvance = `-- name: EvidenceHeadAdvance :one
 
 INSERT INTO evidence_heads (tenant_id, count, hash, seal) VALUES ($1, 1, '', '')
@@ -220,39 +246,6 @@ func (q *Queries) EvidenceListOfAuthorization(ctx context.Context, db DBTX, arg 
 			&i.Salt,
 			&i.Content,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sysEvidenceTenantList = `-- name: SysEvidenceTenantList :many
-SELECT id, slug FROM tenants t
-WHERE EXISTS (SELECT FROM evidence_heads h WHERE h.tenant_id = t.id)
-    OR EXISTS (SELECT FROM evidence_records r WHERE r.tenant_id = t.id)
-ORDER BY slug
-`
-
-type SysEvidenceTenantListRow struct {
-	ID   uuid.UUID
-	Slug string
-}
-
-// Every tenant that has, or by its records must have, a chain.
-func (q *Queries) SysEvidenceTenantList(ctx context.Context, db DBTX) ([]SysEvidenceTenantListRow, error) {
-	rows, err := db.Query(ctx, sysEvidenceTenantList)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []SysEvidenceTenantListRow{}
-	for rows.Next() {
-		var i SysEvidenceTenantListRow
-		if err := rows.Scan(&i.ID, &i.Slug); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

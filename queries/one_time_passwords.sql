@@ -7,10 +7,10 @@ SELECT pg_advisory_xact_lock(hashtextextended(concat(@tenant_id::uuid, encode(@c
 -- name: OTPListRecent :many
 -- The moments at which codes went to a contact or were asked for an
 -- authorization in the last day, newest first, and the moment it is now.
-SELECT created_at, (contact_hash = @contact_hash)::boolean AS same_contact,
+SELECT created_at, (contact_hash = ANY(@contact_hashes::bytea[]))::boolean AS same_contact,
     (authorization_id = @authorization_id)::boolean AS same_authorization, now()::timestamptz AS asked_at
 FROM one_time_passwords
-WHERE tenant_id = @tenant_id AND (contact_hash = @contact_hash OR authorization_id = @authorization_id)
+WHERE tenant_id = @tenant_id AND (contact_hash = ANY(@contact_hashes::bytea[]) OR authorization_id = @authorization_id)
     AND created_at > now() - interval '1 day'
 ORDER BY created_at DESC
 LIMIT 100;
@@ -18,9 +18,11 @@ LIMIT 100;
 -- name: OTPCount :one
 SELECT count(*) FROM one_time_passwords WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
--- name: OTPSupersede :exec
+-- name: OTPSupersede :one
+-- Ends the open password; no row where none is.
 UPDATE one_time_passwords SET superseded_at = now(), message = NULL
-WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id AND superseded_at IS NULL AND verified_at IS NULL;
+WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id AND superseded_at IS NULL AND verified_at IS NULL
+RETURNING id;
 
 -- name: OTPInsert :one
 INSERT INTO one_time_passwords (
@@ -33,8 +35,8 @@ INSERT INTO one_time_passwords (
 RETURNING created_at, expires_at;
 
 -- name: OTPAttempt :one
--- Counts an attempt, if the password is open: in this statement alone, before
--- anything is compared.
+-- Counts an attempt, if the password is open. It is committed before anything is
+-- compared.
 UPDATE one_time_passwords o SET attempts = o.attempts + 1
 FROM authorizations a
 WHERE o.tenant_id = @tenant_id AND o.id = @id AND o.authorization_id = @authorization_id
@@ -61,6 +63,13 @@ SELECT authorization_id, contact_method, contact_masked, message, extract(epoch 
 FROM one_time_passwords
 WHERE tenant_id = @tenant_id AND id = @id AND message IS NOT NULL
     AND superseded_at IS NULL AND verified_at IS NULL;
+
+-- name: SysOTPListUnsent :many
+-- Passwords that expired a minute ago and more with their message unsent.
+SELECT tenant_id, id, authorization_id, contact_method, contact_masked FROM one_time_passwords
+WHERE message IS NOT NULL AND expires_at < now() - interval '1 minute'
+ORDER BY expires_at
+LIMIT @row_limit;
 
 -- name: OTPSetSent :one
 UPDATE one_time_passwords SET sent_at = now(), provider = @provider, provider_message_id = @provider_message_id, message = NULL

@@ -34,8 +34,8 @@ type OTPAttemptRow struct {
 	CodeHash    []byte
 }
 
-// Counts an attempt, if the password is open: in this statement alone, before
-// anything is compared.
+// Counts an attempt, if the password is open. It is committed before anything is
+// compared.
 func (q *Queries) OTPAttempt(ctx context.Context, db DBTX, arg OTPAttemptParams) (OTPAttemptRow, error) {
 	row := db.QueryRow(ctx, oTPAttempt, arg.TenantID, arg.ID, arg.AuthorizationID)
 	var i OTPAttemptRow
@@ -240,17 +240,17 @@ func (q *Queries) OTPInsert(ctx context.Context, db DBTX, arg OTPInsertParams) (
 }
 
 const oTPListRecent = `-- name: OTPListRecent :many
-SELECT created_at, (contact_hash = $1)::boolean AS same_contact,
+SELECT created_at, (contact_hash = ANY($1::bytea[]))::boolean AS same_contact,
     (authorization_id = $2)::boolean AS same_authorization, now()::timestamptz AS asked_at
 FROM one_time_passwords
-WHERE tenant_id = $3 AND (contact_hash = $1 OR authorization_id = $2)
+WHERE tenant_id = $3 AND (contact_hash = ANY($1::bytea[]) OR authorization_id = $2)
     AND created_at > now() - interval '1 day'
 ORDER BY created_at DESC
 LIMIT 100
 `
 
 type OTPListRecentParams struct {
-	ContactHash     []byte
+	ContactHashes   [][]byte
 	AuthorizationID uuid.UUID
 	TenantID        uuid.UUID
 }
@@ -265,7 +265,7 @@ type OTPListRecentRow struct {
 // The moments at which codes went to a contact or were asked for an
 // authorization in the last day, newest first, and the moment it is now.
 func (q *Queries) OTPListRecent(ctx context.Context, db DBTX, arg OTPListRecentParams) ([]OTPListRecentRow, error) {
-	rows, err := db.Query(ctx, oTPListRecent, arg.ContactHash, arg.AuthorizationID, arg.TenantID)
+	rows, err := db.Query(ctx, oTPListRecent, arg.ContactHashes, arg.AuthorizationID, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -332,9 +332,10 @@ func (q *Queries) OTPSetSent(ctx context.Context, db DBTX, arg OTPSetSentParams)
 	return sent_at, err
 }
 
-const oTPSupersede = `-- name: OTPSupersede :exec
+const oTPSupersede = `-- name: OTPSupersede :one
 UPDATE one_time_passwords SET superseded_at = now(), message = NULL
 WHERE tenant_id = $1 AND authorization_id = $2 AND superseded_at IS NULL AND verified_at IS NULL
+RETURNING id
 `
 
 type OTPSupersedeParams struct {
@@ -342,9 +343,12 @@ type OTPSupersedeParams struct {
 	AuthorizationID uuid.UUID
 }
 
-func (q *Queries) OTPSupersede(ctx context.Context, db DBTX, arg OTPSupersedeParams) error {
-	_, err := db.Exec(ctx, oTPSupersede, arg.TenantID, arg.AuthorizationID)
-	return err
+// Ends the open password; no row where none is.
+func (q *Queries) OTPSupersede(ctx context.Context, db DBTX, arg OTPSupersedeParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, oTPSupersede, arg.TenantID, arg.AuthorizationID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const signatureList = `-- name: SignatureList :many
@@ -420,4 +424,46 @@ type SysOTPContactLockParams struct {
 func (q *Queries) SysOTPContactLock(ctx context.Context, db DBTX, arg SysOTPContactLockParams) error {
 	_, err := db.Exec(ctx, sysOTPContactLock, arg.TenantID, arg.ContactHash)
 	return err
+}
+
+const sysOTPListUnsent = `-- name: SysOTPListUnsent :many
+SELECT tenant_id, id, authorization_id, contact_method, contact_masked FROM one_time_passwords
+WHERE message IS NOT NULL AND expires_at < now() - interval '1 minute'
+ORDER BY expires_at
+LIMIT $1
+`
+
+type SysOTPListUnsentRow struct {
+	TenantID        uuid.UUID
+	ID              uuid.UUID
+	AuthorizationID uuid.UUID
+	ContactMethod   string
+	ContactMasked   string
+}
+
+// Passwords that expired a minute ago and more with their message unsent.
+func (q *Queries) SysOTPListUnsent(ctx context.Context, db DBTX, rowLimit int32) ([]SysOTPListUnsentRow, error) {
+	rows, err := db.Query(ctx, sysOTPListUnsent, rowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysOTPListUnsentRow{}
+	for rows.Next() {
+		var i SysOTPListUnsentRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.AuthorizationID,
+			&i.ContactMethod,
+			&i.ContactMasked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

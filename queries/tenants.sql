@@ -4,6 +4,9 @@ INSERT INTO tenants (id, slug) VALUES (@id, @slug);
 -- name: SysTenantGetBySlug :one
 SELECT id, slug, created_at, revoked_at FROM tenants WHERE slug = @slug;
 
+-- name: SysTenantList :many
+SELECT id, slug FROM tenants ORDER BY slug;
+
 -- name: TenantLimitSet :exec
 -- per_minute null: unlimited.
 INSERT INTO tenant_limits (tenant_id, category, per_minute)

@@ -65,6 +65,35 @@ func (q *Queries) SysTenantLimitList(ctx context.Context, db DBTX) ([]TenantLimi
 	return items, nil
 }
 
+const sysTenantList = `-- name: SysTenantList :many
+SELECT id, slug FROM tenants ORDER BY slug
+`
+
+type SysTenantListRow struct {
+	ID   uuid.UUID
+	Slug string
+}
+
+func (q *Queries) SysTenantList(ctx context.Context, db DBTX) ([]SysTenantListRow, error) {
+	rows, err := db.Query(ctx, sysTenantList)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysTenantListRow{}
+	for rows.Next() {
+		var i SysTenantListRow
+		if err := rows.Scan(&i.ID, &i.Slug); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysTenantRevoke = `-- name: SysTenantRevoke :execrows
 UPDATE tenants SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL
 `

@@ -2,10 +2,12 @@ package consent
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -21,6 +23,10 @@ const attachmentsMax = 20
 
 // contentType is the type of a file by the end of its name.
 func contentType(fileName string) (string, error) {
+	if strings.ContainsFunc(fileName, unicode.IsControl) {
+		return "", fault.New(fault.Invalid, "the request is invalid").
+			WithDetails(fault.Detail{Field: "fileName", Message: "must not have control characters"})
+	}
 	switch strings.ToLower(path.Ext(fileName)) {
 	case ".pdf":
 		return "application/pdf", nil
@@ -39,21 +45,15 @@ func contentType(fileName string) (string, error) {
 }
 
 // Attach announces a file of an authorization that is not signed; its bytes
-// are put afterwards.
-func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUID, fileName string) (storage.Attachment, error) {
-	kind, err := contentType(fileName)
-	if err != nil {
-		return storage.Attachment{}, err
-	}
-	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
-		return storage.Attachment{}, err
-	}
-	file, err := s.Store.Announce(ctx, tenantID, fileName, kind)
-	if err != nil {
-		return file, err
-	}
-	return file, postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+// are put afterwards, before a code is asked for. A code that is open is
+// superseded.
+func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUID, actor Actor, fileName string) (file storage.Attachment, err error) {
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {
+			return err
+		}
+		kind, err := contentType(fileName)
+		if err != nil {
 			return err
 		}
 		count, err := s.q.AuthorizationAttachmentCount(ctx, tx, queries.AuthorizationAttachmentCountParams{TenantID: tenantID, AuthorizationID: authorizationID})
@@ -63,10 +63,41 @@ func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUI
 		if count >= attachmentsMax {
 			return fault.New(fault.Conflict, "an authorization has at most %d attachments", attachmentsMax)
 		}
-		return s.q.AuthorizationAttachmentInsert(ctx, tx, queries.AuthorizationAttachmentInsertParams{
+		if file, err = s.Store.Announce(ctx, tx, tenantID, fileName, kind); err != nil {
+			return err
+		}
+		err = s.q.AuthorizationAttachmentInsert(ctx, tx, queries.AuthorizationAttachmentInsertParams{
 			TenantID: tenantID, AuthorizationID: authorizationID, AttachmentID: file.ID,
 		})
+		if err != nil {
+			return fmt.Errorf("attach %s to authorization %s: %w", file.ID, authorizationID, err)
+		}
+		content := map[string]any{"attachmentId": file.ID.String(), "fileName": fileName, "contentType": kind, "by": actor.content()}
+		if err := s.supersedeTx(ctx, tx, tenantID, authorizationID, content); err != nil {
+			return err
+		}
+		return s.appendTx(ctx, tx, tenantID, authorizationID, KindAttachmentAnnounced, content)
 	})
+	return file, err
+}
+
+// closeAttachmentsTx withdraws the files whose bytes are not complete, and
+// returns what evidence says of the others. An upload that is under way finds
+// its attachment gone; one that has just become complete is among the others.
+func (s *Service) closeAttachmentsTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID) ([]map[string]any, error) {
+	err := s.q.AuthorizationAttachmentDeleteUnstored(ctx, tx, queries.AuthorizationAttachmentDeleteUnstoredParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return nil, fmt.Errorf("withdraw the uploads of authorization %s: %w", authorizationID, err)
+	}
+	files, err := s.q.AuthorizationAttachmentList(ctx, tx, queries.AuthorizationAttachmentListParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if err != nil {
+		return nil, fmt.Errorf("list the attachments of authorization %s: %w", authorizationID, err)
+	}
+	attached := make([]map[string]any, len(files))
+	for i, f := range files {
+		attached[i] = map[string]any{"attachmentId": f.ID.String(), "fileName": f.FileName, "sha256": hex.EncodeToString(f.Sha256)}
+	}
+	return attached, nil
 }
 
 // Attachments returns the files of an authorization whose bytes are complete.
@@ -112,8 +143,8 @@ func (s *Service) Attachment(ctx context.Context, tenantID, authorizationID, att
 func errUnknownAttachment() error { return fault.New(fault.NotFound, "there is no such attachment") }
 
 // Detach removes a file of an authorization that is not signed, be its bytes
-// complete or not.
-func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID) error {
+// complete or not. A code that is open is superseded.
+func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID, actor Actor) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {
 			return err
@@ -125,6 +156,13 @@ func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachm
 		if !slices.Contains(all, attachmentID) {
 			return errUnknownAttachment()
 		}
-		return s.Store.Delete(ctx, tx, tenantID, attachmentID)
+		if err := s.Store.Delete(ctx, tx, tenantID, attachmentID); err != nil {
+			return err
+		}
+		content := map[string]any{"attachmentId": attachmentID.String(), "by": actor.content()}
+		if err := s.supersedeTx(ctx, tx, tenantID, authorizationID, content); err != nil {
+			return err
+		}
+		return s.appendTx(ctx, tx, tenantID, authorizationID, KindAttachmentRemoved, content)
 	})
 }

@@ -2,7 +2,6 @@ package consent
 
 import (
 	"context"
-	"crypto/hmac"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,26 +16,43 @@ import (
 	"tranche/queries"
 )
 
-// Attempt signs an authorization with a code. The attempt is counted in a
-// statement of its own, committed before anything is compared: however many
-// attempts are made at once, no more than maxAttempts are compared, and one
-// signs. Errors: fault.Invalid for a wrong or an expired code, fault.Conflict
+// Attempt signs an authorization with a code. The attempt is counted, and its
+// evidence appended, in a transaction of its own that is committed before
+// anything is compared: however many attempts are made at once, no more than
+// maxAttempts are compared, one signs, and a process that dies in between has
+// given none away. Errors: fault.Invalid for a wrong or an expired code, fault.Conflict
 // for one that is exhausted, used or superseded and for an authorization that
 // is signed or expired, fault.NotFound for an unknown one.
 func (s *Service) Attempt(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor, code string) error {
-	counted, err := s.q.OTPAttempt(ctx, s.Pool, queries.OTPAttemptParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
+	counted, err := s.count(ctx, tenantID, authorizationID, otpID, actor)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.whyClosed(ctx, s.Pool, tenantID, authorizationID, otpID)
 	}
 	if err != nil {
-		return fmt.Errorf("count an attempt at %s: %w", otpID, postgres.Translate(err))
+		return err
 	}
-	if !hmac.Equal(counted.CodeHash, s.codeHash(tenantID, authorizationID, otpID, code)) {
-		return s.reject(ctx, tenantID, authorizationID, otpID, actor, counted)
+	if !s.isCode(counted.CodeHash, tenantID, authorizationID, otpID, code) {
+		return s.reject(ctx, tenantID, authorizationID, otpID, counted)
 	}
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		return s.signTx(ctx, tx, tenantID, authorizationID, otpID, actor)
 	})
+}
+
+// count takes one of the attempts at a password that is open; pgx.ErrNoRows
+// where it is not. What is refused here has been compared with nothing, so it
+// is no evidence: whoever tries codes cannot make the chain grow.
+func (s *Service) count(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor) (counted queries.OTPAttemptRow, err error) {
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		counted, err = s.q.OTPAttempt(ctx, tx, queries.OTPAttemptParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
+		if err != nil {
+			return fmt.Errorf("count an attempt at %s: %w", otpID, err)
+		}
+		return s.appendTx(ctx, tx, tenantID, authorizationID, KindCodeAttempted, map[string]any{
+			"otpId": otpID.String(), "attempt": counted.Attempts, "maxAttempts": counted.AttemptsMax, "by": actor.content(),
+		})
+	})
+	return counted, err
 }
 
 // whyClosed is the refusal of a password that is not open.
@@ -44,7 +60,7 @@ func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, auth
 	state, err := s.q.OTPGetState(ctx, db, queries.OTPGetStateParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fault.New(fault.NotFound, "there is no such one-time password")
+		return s.errUnknownPassword(ctx, db, tenantID, authorizationID)
 	case err != nil:
 		return fmt.Errorf("read the state of %s: %w", otpID, postgres.Translate(err))
 	case state.VerifiedAt != nil:
@@ -62,15 +78,21 @@ func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, auth
 	}
 }
 
+// errUnknownPassword says which is unknown: the authorization, or its password.
+func (s *Service) errUnknownPassword(ctx context.Context, db queries.DBTX, tenantID, authorizationID uuid.UUID) error {
+	if _, err := s.get(ctx, db, tenantID, authorizationID); err != nil {
+		return err
+	}
+	return fault.New(fault.NotFound, "there is no such one-time password")
+}
+
 // reject records a wrong code and says how many attempts are left.
-func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor, counted queries.OTPAttemptRow) error {
+func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, counted queries.OTPAttemptRow) error {
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lock(ctx, tx, tenantID, authorizationID); err != nil {
 			return err
 		}
-		return s.appendTx(ctx, tx, tenantID, authorizationID, KindCodeRejected, map[string]any{
-			"otpId": otpID.String(), "attempt": counted.Attempts, "maxAttempts": counted.AttemptsMax, "by": actor.content(),
-		})
+		return s.appendTx(ctx, tx, tenantID, authorizationID, KindCodeRejected, map[string]any{"otpId": otpID.String(), "attempt": counted.Attempts})
 	})
 	if err != nil {
 		return err
@@ -105,13 +127,9 @@ func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorization
 	if err != nil {
 		return fmt.Errorf("sign authorization %s: %w", authorizationID, err)
 	}
-	files, err := s.q.AuthorizationAttachmentList(ctx, tx, queries.AuthorizationAttachmentListParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	attached, err := s.closeAttachmentsTx(ctx, tx, tenantID, authorizationID)
 	if err != nil {
-		return fmt.Errorf("list the attachments of authorization %s: %w", authorizationID, err)
-	}
-	attached := make([]map[string]any, len(files))
-	for i, f := range files {
-		attached[i] = map[string]any{"attachmentId": f.ID.String(), "fileName": f.FileName, "sha256": hex.EncodeToString(f.Sha256)}
+		return err
 	}
 	if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentSign, authorizationID.String()); err != nil {
 		return err

@@ -22,6 +22,9 @@ import (
 // through; no field has it.
 const fieldSeparator = "\x1f"
 
+// yearMax is the last year that a time in RFC 3339 can name.
+const yearMax = 9999
+
 // Content is what a caller writes of an authorization. Empty texts are absent.
 type Content struct {
 	Key           string
@@ -34,8 +37,8 @@ type Content struct {
 	PolicyLink    string
 	ExternalID    string
 	Tags          []string
-	// ExpiresAt is in a year where it is zero on creation.
-	ExpiresAt time.Time
+	// ExpiresAt is in a year where it is nil on creation; it is never nil after.
+	ExpiresAt *time.Time
 }
 
 // Authorization is a consent, signed or not (section 2.1).
@@ -69,10 +72,7 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 	params := queries.AuthorizationInsertParams{
 		ID: id, TenantID: tenantID, Key: c.Key, Label: c.Label, IdentityKey: c.IdentityKey, IdentityValue: c.IdentityValue,
 		FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID), IpAddress: c.IPAddress, PolicyLink: optional(c.PolicyLink),
-		ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags), SearchText: c.searchText(),
-	}
-	if !c.ExpiresAt.IsZero() {
-		params.ExpiresAt = &c.ExpiresAt
+		ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags), SearchText: c.searchText(), ExpiresAt: c.ExpiresAt,
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.AuthorizationInsert(ctx, tx, params)
@@ -82,7 +82,7 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 		if !row.ExpiresAt.After(row.CreatedAt) {
 			return fault.New(fault.Invalid, "the request is invalid").WithDetails(inThePast())
 		}
-		c.ExpiresAt = row.ExpiresAt
+		c.ExpiresAt = &row.ExpiresAt
 		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentCreate, id.String()); err != nil {
 			return err
 		}
@@ -102,7 +102,11 @@ func inThePast() fault.Detail {
 // Get returns an authorization of the tenant; fault.NotFound if it has none of
 // that id.
 func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Authorization, error) {
-	row, err := s.q.AuthorizationGet(ctx, s.Pool, queries.AuthorizationGetParams{TenantID: tenantID, ID: id})
+	return s.get(ctx, s.Pool, tenantID, id)
+}
+
+func (s *Service) get(ctx context.Context, db queries.DBTX, tenantID, id uuid.UUID) (*Authorization, error) {
+	row, err := s.q.AuthorizationGet(ctx, db, queries.AuthorizationGetParams{TenantID: tenantID, ID: id})
 	if err != nil {
 		return nil, readError(err, "get authorization %s", id)
 	}
@@ -110,17 +114,18 @@ func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Authorizati
 }
 
 // Update changes an authorization by a function that receives its content and
-// returns what it shall be; key, identity and address stay. One that is signed
-// is fault.Conflict.
-func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Actor, change func(Content) Content) (*Authorization, error) {
-	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+// returns what it shall be; key, identity and address stay. A code that is open
+// is superseded: nobody signs what it was not asked for. One that is signed is
+// fault.Conflict.
+func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Actor, change func(Content) Content) (changed *Authorization, err error) {
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		locked, err := s.lockUnsigned(ctx, tx, tenantID, id, "changed")
 		if err != nil {
 			return err
 		}
 		c := change(locked.Content)
 		details := c.faults()
-		if !c.ExpiresAt.Equal(locked.ExpiresAt) && !c.ExpiresAt.After(locked.now) {
+		if !c.ExpiresAt.Equal(*locked.ExpiresAt) && !c.ExpiresAt.After(locked.now) {
 			details = append(details, inThePast())
 		}
 		if len(details) > 0 {
@@ -129,17 +134,22 @@ func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 		err = s.q.AuthorizationUpdate(ctx, tx, queries.AuthorizationUpdateParams{
 			TenantID: tenantID, ID: id, Label: c.Label, FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID),
 			PolicyLink: optional(c.PolicyLink), ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags),
-			SearchText: c.searchText(), ExpiresAt: c.ExpiresAt,
+			SearchText: c.searchText(), ExpiresAt: *c.ExpiresAt,
 		})
 		if err != nil {
 			return fmt.Errorf("update authorization %s: %w", id, err)
 		}
-		return s.appendTx(ctx, tx, tenantID, id, KindChanged, map[string]any{"authorization": c.evidence(), "by": actor.content()})
+		content := map[string]any{"authorization": c.evidence(), "by": actor.content()}
+		if err := s.supersedeTx(ctx, tx, tenantID, id, content); err != nil {
+			return err
+		}
+		if err := s.appendTx(ctx, tx, tenantID, id, KindChanged, content); err != nil {
+			return err
+		}
+		changed, err = s.get(ctx, tx, tenantID, id)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Get(ctx, tenantID, id)
+	return changed, err
 }
 
 // Delete removes an authorization with its files and everything personal. What
@@ -193,7 +203,7 @@ func (s *Service) lock(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (
 		Content: Content{
 			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
 			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
-			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: row.ExpiresAt,
+			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
 		},
 		authorizedAt: row.AuthorizedAt, isExpired: row.IsExpired, now: row.AskedAt,
 	}, nil
@@ -247,6 +257,9 @@ func (c *Content) faults() (details []fault.Detail) {
 	if _, err := netip.ParseAddr(c.IPAddress); c.IPAddress != "" && err != nil {
 		add("ipAddress", "must be an IP address")
 	}
+	if c.ExpiresAt != nil && c.ExpiresAt.UTC().Year() > yearMax {
+		add("expiresAt", "must be before the year 10000")
+	}
 	if link, err := url.Parse(c.PolicyLink); c.PolicyLink != "" && (err != nil || link.Host == "" || link.Scheme != "https" && link.Scheme != "http") {
 		add("policyLink", "must be an address that begins with https:// or http://")
 	}
@@ -276,7 +289,7 @@ func (c *Content) searchText() string {
 
 // evidence is what evidence says of the content.
 func (c *Content) evidence() map[string]any {
-	said := map[string]any{"ipAddress": c.IPAddress, "tags": orEmpty(c.Tags), "expiresAt": moment(c.ExpiresAt)}
+	said := map[string]any{"ipAddress": c.IPAddress, "tags": orEmpty(c.Tags), "expiresAt": moment(*c.ExpiresAt)}
 	for _, f := range c.texts() {
 		if f.text != "" {
 			said[f.name] = f.text
@@ -297,7 +310,7 @@ func fromRow(row queries.AuthorizationGetRow) *Authorization {
 		Content: Content{
 			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
 			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
-			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: row.ExpiresAt,
+			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
 		},
 		ID: row.ID, AuthorizedAt: row.AuthorizedAt, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		HasAttachments: row.HasAttachments,

@@ -44,7 +44,7 @@ func WriteCertificate(w io.Writer, tenant string, e *Evidence) error {
 	c.row("Policy", a.PolicyLink)
 	c.row("Form", a.FormID)
 	c.row("External id", a.ExternalID)
-	c.row("Holds until", readable(a.ExpiresAt))
+	c.row("Holds until", readable(*a.ExpiresAt))
 	c.row("Id", a.ID.String())
 	c.section("When and how")
 	for i := range e.Records {

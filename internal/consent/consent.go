@@ -3,9 +3,10 @@
 // the messages that carry the passwords (sections 2.1, 3.4 and 4.1 of the
 // interface specification, decisions 8, and docs/consent.md).
 //
-// Three things hold at every moment. A code is nowhere but in a sealed message
+// Four things hold at every moment. A code is nowhere but in a sealed message
 // that is gone once it is sent; what is kept of it is an HMAC under a pepper
-// outside the database. An attempt is counted, durably, before it is compared.
+// outside the database. An attempt is counted, durably and in the evidence,
+// before it is compared. A code signs what was there when it was asked for.
 // Evidence is only ever appended, and each record holds the hash of the one
 // before. It must not know HTTP.
 package consent
@@ -34,8 +35,8 @@ type Config struct {
 	Pool  *pgxpool.Pool
 	Jobs  *jobs.Client
 	Store *storage.Store
-	// Keys seal messages and the ends of chains; the pepper of codes and the
-	// key of contacts are derived from the first of them.
+	// Keys seal messages and the ends of chains; the peppers of codes and the
+	// keys of contacts are derived from them.
 	Keys *seal.Keyring
 	// Senders are the ways by which codes can go out.
 	Senders message.Senders
@@ -45,16 +46,18 @@ type Config struct {
 // Service keeps authorizations. It is safe for concurrent use.
 type Service struct {
 	Config
-	q          *queries.Queries
-	pepper     []byte // of codes
-	contactKey []byte // of the hashes of contacts
+	q *queries.Queries
+	// By each master key, so that codes and limits outlive its replacement; the
+	// first is the one that new hashes are made with.
+	peppers     [][]byte // of codes
+	contactKeys [][]byte // of contacts
 }
 
 // New returns a service.
 func New(c Config) *Service {
 	return &Service{
 		Config: c, q: queries.New(),
-		pepper: c.Keys.Derive("one-time passwords"), contactKey: c.Keys.Derive("contacts"),
+		peppers: c.Keys.DeriveAll("one-time passwords"), contactKeys: c.Keys.DeriveAll("contacts"),
 	}
 }
 

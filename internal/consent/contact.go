@@ -7,6 +7,7 @@ import (
 	"net/mail"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/nyaruka/phonenumbers"
@@ -52,7 +53,7 @@ func parseContact(channel message.Channel, text string) (contact, *fault.Detail)
 // isAddress reports whether text is one bare address: no name, no brackets, no
 // line break, and a domain with a dot.
 func isAddress(text string) bool {
-	if len(text) > addressBytesMax || strings.ContainsAny(text, "\r\n<>\"(), \t") {
+	if len(text) > addressBytesMax || strings.ContainsAny(text, "<>\"(), ") || strings.ContainsFunc(text, unicode.IsControl) {
 		return false
 	}
 	address, err := mail.ParseAddress(text)
@@ -74,15 +75,20 @@ func (c contact) masked() string {
 	return c.value[:3] + strings.Repeat("*", len(c.value)-5) + c.value[len(c.value)-2:]
 }
 
-// hash identifies the contact within its tenant, for limits and evidence,
-// without telling it: a telephone number is the same by SMS and by WhatsApp,
-// an address in whatever case.
-func (s *Service) contactHash(tenantID uuid.UUID, c contact) []byte {
+// contactHashes identify the contact within its tenant, for limits and
+// evidence, without telling it: a telephone number is the same by SMS and by
+// WhatsApp, an address in whatever case. There is one by each master key; the
+// first is the one to store.
+func (s *Service) contactHashes(tenantID uuid.UUID, c contact) [][]byte {
 	kind := "phone"
 	if c.channel == message.Email {
 		kind = "email"
 	}
-	return keyed(s.contactKey, tenantID[:], []byte(kind), []byte(strings.ToLower(c.value)))
+	hashes := make([][]byte, len(s.contactKeys))
+	for i, key := range s.contactKeys {
+		hashes[i] = keyed(key, tenantID[:], []byte(kind), []byte(strings.ToLower(c.value)))
+	}
+	return hashes
 }
 
 // keyed is the HMAC-SHA-256 over parts, each preceded by its length so that no

@@ -13,6 +13,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/message"
 	"tranche/internal/postgres"
+	"tranche/internal/seal"
 	"tranche/queries"
 )
 
@@ -32,11 +33,14 @@ func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error 
 	d := delivery{tenantID: tenantID, otpID: otpID, authorizationID: row.AuthorizationID, method: row.ContactMethod, contact: row.ContactMasked}
 	valid := time.Duration(row.ValidSeconds * float64(time.Second))
 	if valid <= 0 {
-		return s.giveUp(ctx, d, "the code expired before it could be sent")
+		return s.giveUp(ctx, d, expiredUnsent)
 	}
 	text, err := s.Keys.Open(row.Message, sealedTable, tenantID.String(), otpID.String())
+	if errors.Is(err, seal.ErrUnknownKey) { // another process may have it: keys are replaced in one after the other
+		return fmt.Errorf("open the message of code %s: %w", otpID, err)
+	}
 	if err != nil {
-		return s.giveUp(ctx, d, "the message cannot be opened with the master key")
+		return s.giveUp(ctx, d, "the sealed message is broken")
 	}
 	var letter sealedMessage
 	if err := json.Unmarshal(text, &letter); err != nil {
@@ -55,6 +59,30 @@ func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error 
 		return err
 	}
 	return s.recordSent(ctx, d, receipt)
+}
+
+// expiredUnsent is why a message is wiped that nothing else has wiped.
+const expiredUnsent = "the code expired before it could be sent"
+
+// unsentPage is how many expired messages one sweep wipes at most.
+const unsentPage = 1000
+
+// WipeExpired wipes the messages that outlived their code because no delivery
+// came to its end: its job was discarded.
+func (s *Service) WipeExpired(ctx context.Context) error {
+	rows, err := s.q.SysOTPListUnsent(ctx, s.Pool, unsentPage)
+	if err != nil {
+		return fmt.Errorf("list expired messages: %w", postgres.Translate(err))
+	}
+	for _, row := range rows {
+		err := s.giveUp(ctx, delivery{
+			tenantID: row.TenantID, otpID: row.ID, authorizationID: row.AuthorizationID, method: row.ContactMethod, contact: row.ContactMasked,
+		}, expiredUnsent)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // delivery is one message on its way.

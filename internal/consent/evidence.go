@@ -23,14 +23,17 @@ type Kind string
 
 // The kinds.
 const (
-	KindCreated        Kind = "authorization_created"
-	KindChanged        Kind = "authorization_changed"
-	KindCodeRequested  Kind = "code_requested"
-	KindCodeSent       Kind = "code_sent"
-	KindDeliveryFailed Kind = "delivery_failed"
-	KindCodeRejected   Kind = "code_rejected"
-	KindSigned         Kind = "signed"
-	KindDeleted        Kind = "authorization_deleted"
+	KindCreated             Kind = "authorization_created"
+	KindChanged             Kind = "authorization_changed"
+	KindAttachmentAnnounced Kind = "attachment_announced"
+	KindAttachmentRemoved   Kind = "attachment_removed"
+	KindCodeRequested       Kind = "code_requested"
+	KindCodeSent            Kind = "code_sent"
+	KindDeliveryFailed      Kind = "delivery_failed"
+	KindCodeAttempted       Kind = "code_attempted" // counted; what came of it follows
+	KindCodeRejected        Kind = "code_rejected"
+	KindSigned              Kind = "signed"
+	KindDeleted             Kind = "authorization_deleted"
 )
 
 const saltBytes = 32
@@ -133,20 +136,33 @@ func headText(head Head) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(head.Count)), head.Hash...)
 }
 
-// Evidence returns what is known of an authorization; fault.NotFound if the
-// tenant has none of that id.
-func (s *Service) Evidence(ctx context.Context, tenantID, id uuid.UUID) (*Evidence, error) {
-	a, err := s.Get(ctx, tenantID, id)
+// snapshot are the options of a transaction that sees everything as it was at one moment.
+func snapshot() pgx.TxOptions {
+	return pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+}
+
+// Evidence returns what is known of an authorization at one moment;
+// fault.NotFound if the tenant has none of that id.
+func (s *Service) Evidence(ctx context.Context, tenantID, id uuid.UUID) (e *Evidence, err error) {
+	err = pgx.BeginTxFunc(ctx, s.Pool, snapshot(), func(tx pgx.Tx) error {
+		e, err = s.evidence(ctx, tx, tenantID, id)
+		return err
+	})
+	return e, postgres.Translate(err)
+}
+
+func (s *Service) evidence(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (*Evidence, error) {
+	a, err := s.get(ctx, tx, tenantID, id)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.q.EvidenceListOfAuthorization(ctx, s.Pool, queries.EvidenceListOfAuthorizationParams{TenantID: tenantID, AuthorizationID: id})
+	rows, err := s.q.EvidenceListOfAuthorization(ctx, tx, queries.EvidenceListOfAuthorizationParams{TenantID: tenantID, AuthorizationID: id})
 	if err != nil {
-		return nil, fmt.Errorf("read the evidence of authorization %s: %w", id, postgres.Translate(err))
+		return nil, fmt.Errorf("read the evidence of authorization %s: %w", id, err)
 	}
-	head, err := s.q.EvidenceHeadGet(ctx, s.Pool, tenantID)
+	head, err := s.q.EvidenceHeadGet(ctx, tx, tenantID)
 	if err != nil {
-		return nil, fmt.Errorf("read the end of the chain of tenant %s: %w", tenantID, postgres.Translate(err))
+		return nil, fmt.Errorf("read the end of the chain of tenant %s: %w", tenantID, err)
 	}
 	e := &Evidence{Authorization: a, Head: Head{Count: head.Count, Hash: head.Hash}, Intact: true}
 	for _, row := range rows {

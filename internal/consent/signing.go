@@ -1,13 +1,16 @@
 package consent
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,7 +50,8 @@ type sealedMessage struct {
 }
 
 // StartSigning makes a code, and the job that sends it, in one transaction. A
-// code that is open is superseded. Errors: fault.NotFound, fault.Invalid for
+// code that is open is superseded; files whose bytes are not complete are
+// withdrawn, so that the code covers what is there. Errors: fault.NotFound, fault.Invalid for
 // what does not fit, fault.Conflict for an authorization that is signed,
 // expired, or has had its 20 codes, and fault.RateLimited.
 func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uuid.UUID, actor Actor, r SigningRequest) (OTP, error) {
@@ -115,9 +119,13 @@ func errAuthorizationExpired() error {
 // checkLimits refuses a code too many. Those who ask for the same contact wait
 // for each other, so that none is counted too late.
 func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, to contact) error {
-	hash := s.contactHash(tenantID, to)
-	if err := s.q.SysOTPContactLock(ctx, tx, queries.SysOTPContactLockParams{TenantID: tenantID, ContactHash: hash}); err != nil {
-		return fmt.Errorf("lock a contact: %w", err)
+	hashes := s.contactHashes(tenantID, to)
+	// In an order that is the same whichever key is the first, or two could wait
+	// for each other.
+	for _, hash := range slices.SortedFunc(slices.Values(hashes), bytes.Compare) {
+		if err := s.q.SysOTPContactLock(ctx, tx, queries.SysOTPContactLockParams{TenantID: tenantID, ContactHash: hash}); err != nil {
+			return fmt.Errorf("lock a contact: %w", err)
+		}
 	}
 	count, err := s.q.OTPCount(ctx, tx, queries.OTPCountParams{TenantID: tenantID, AuthorizationID: authorizationID})
 	if err != nil {
@@ -126,7 +134,7 @@ func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authoriz
 	if count >= sendsPerAuthorization {
 		return fault.New(fault.Conflict, "%d codes have been sent for this authorization, which is as many as one may have; create another authorization", count)
 	}
-	rows, err := s.q.OTPListRecent(ctx, tx, queries.OTPListRecentParams{TenantID: tenantID, ContactHash: hash, AuthorizationID: authorizationID})
+	rows, err := s.q.OTPListRecent(ctx, tx, queries.OTPListRecentParams{TenantID: tenantID, ContactHashes: hashes, AuthorizationID: authorizationID})
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -164,15 +172,22 @@ func (s *Service) issueTx(ctx context.Context, tx pgx.Tx, i issue) (expiresAt ti
 	if err != nil {
 		return expiresAt, err
 	}
-	err = s.q.OTPSupersede(ctx, tx, queries.OTPSupersedeParams{TenantID: i.tenantID, AuthorizationID: i.authorizationID})
-	if err != nil {
-		return expiresAt, fmt.Errorf("supersede a code: %w", err)
+	contactHash, templateHash := s.contactHashes(i.tenantID, i.to)[0], i.template.hash()
+	content := map[string]any{
+		"otpId": i.id.String(), "contactMethod": string(i.to.channel), "contact": i.to.masked(),
+		"contactHash": hex.EncodeToString(contactHash), "templateId": i.template.ID, "templateHash": hex.EncodeToString(templateHash),
+		"policyLink": i.policyLink, "maxAttempts": i.request.AttemptsMax, "by": i.actor.content(),
 	}
-	contactHash, templateHash := s.contactHash(i.tenantID, i.to), i.template.hash()
+	if err := s.supersedeTx(ctx, tx, i.tenantID, i.authorizationID, content); err != nil {
+		return expiresAt, err
+	}
+	if content["attachments"], err = s.closeAttachmentsTx(ctx, tx, i.tenantID, i.authorizationID); err != nil {
+		return expiresAt, err
+	}
 	row, err := s.q.OTPInsert(ctx, tx, queries.OTPInsertParams{
 		ID: i.id, TenantID: i.tenantID, AuthorizationID: i.authorizationID,
 		ContactMethod: string(i.to.channel), ContactMasked: i.to.masked(), ContactHash: contactHash,
-		CodeHash:   s.codeHash(i.tenantID, i.authorizationID, i.id, code),
+		CodeHash:   codeHash(s.peppers[0], i.tenantID, i.authorizationID, i.id, code),
 		Message:    s.Keys.Seal(text, sealedTable, i.tenantID.String(), i.id.String()),
 		TemplateID: i.template.ID, TemplateHash: templateHash, ClientID: i.actor.ClientID,
 		AttemptsMax: int32(i.request.AttemptsMax), ExpiresInSeconds: i.request.ExpiresIn.Seconds(),
@@ -180,18 +195,29 @@ func (s *Service) issueTx(ctx context.Context, tx pgx.Tx, i issue) (expiresAt ti
 	if err != nil {
 		return expiresAt, fmt.Errorf("insert code %s: %w", i.id, err)
 	}
-	err = s.appendTx(ctx, tx, i.tenantID, i.authorizationID, KindCodeRequested, map[string]any{
-		"otpId": i.id.String(), "contactMethod": string(i.to.channel), "contact": i.to.masked(),
-		"contactHash": hex.EncodeToString(contactHash), "templateId": i.template.ID, "templateHash": hex.EncodeToString(templateHash),
-		"policyLink": i.policyLink, "expiresAt": moment(row.ExpiresAt), "maxAttempts": i.request.AttemptsMax, "by": i.actor.content(),
-	})
-	if err != nil {
+	content["expiresAt"] = moment(row.ExpiresAt)
+	if err := s.appendTx(ctx, tx, i.tenantID, i.authorizationID, KindCodeRequested, content); err != nil {
 		return expiresAt, err
 	}
 	if _, err := s.Jobs.InsertTx(ctx, tx, jobs.OTPDelivery{TenantID: i.tenantID, OTPID: i.id}, nil); err != nil {
 		return expiresAt, fmt.Errorf("enqueue code %s: %w", i.id, err)
 	}
 	return row.ExpiresAt, nil
+}
+
+// supersedeTx ends the open code of an authorization, because another one is
+// asked for or because what it would sign has changed, and says in the content
+// of the evidence which it was.
+func (s *Service) supersedeTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, content map[string]any) error {
+	ended, err := s.q.OTPSupersede(ctx, tx, queries.OTPSupersedeParams{TenantID: tenantID, AuthorizationID: authorizationID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("supersede the code of authorization %s: %w", authorizationID, err)
+	}
+	content["supersededOtpId"] = ended.String()
+	return nil
 }
 
 // sealedTable names the place that messages are sealed for.
@@ -210,6 +236,13 @@ func newCode(size int) (string, error) {
 // codeHash is all that is kept of a code once its message is gone. Ten digits
 // could be tried out by whoever has the database; without the pepper they
 // cannot.
-func (s *Service) codeHash(tenantID, authorizationID, otpID uuid.UUID, code string) []byte {
-	return keyed(s.pepper, tenantID[:], authorizationID[:], otpID[:], []byte(code))
+func codeHash(pepper []byte, tenantID, authorizationID, otpID uuid.UUID, code string) []byte {
+	return keyed(pepper, tenantID[:], authorizationID[:], otpID[:], []byte(code))
+}
+
+// isCode compares a code with the hash of one, in constant time.
+func (s *Service) isCode(hash []byte, tenantID, authorizationID, otpID uuid.UUID, code string) bool {
+	return slices.ContainsFunc(s.peppers, func(pepper []byte) bool {
+		return hmac.Equal(hash, codeHash(pepper, tenantID, authorizationID, otpID, code))
+	})
 }

@@ -21,7 +21,7 @@ const verifyPage = 1000
 
 // Break is the first place at which a chain is not what it was.
 type Break struct {
-	Position        int64
+	Position        int64     // 0 of a record that an authorization lacks
 	AuthorizationID uuid.UUID // uuid.Nil where the record itself is gone
 	Kind            Kind
 	Reason          string
@@ -29,10 +29,14 @@ type Break struct {
 
 // String tells the break to a person.
 func (b Break) String() string {
-	if b.AuthorizationID == uuid.Nil {
+	switch {
+	case b.Position == 0:
+		return fmt.Sprintf("the record %s of authorization %s %s", b.Kind, b.AuthorizationID, b.Reason)
+	case b.AuthorizationID == uuid.Nil:
 		return fmt.Sprintf("record %d %s", b.Position, b.Reason)
+	default:
+		return fmt.Sprintf("record %d (%s, authorization %s) %s", b.Position, b.Kind, b.AuthorizationID, b.Reason)
 	}
-	return fmt.Sprintf("record %d (%s, authorization %s) %s", b.Position, b.Kind, b.AuthorizationID, b.Reason)
 }
 
 // Verification is what Verify found.
@@ -60,11 +64,12 @@ func (r *Record) fault(tenantID uuid.UUID) string {
 // Verify reads a tenant's whole chain, as it was at one moment, and names the
 // first record that is broken, missing, or without its content though its
 // authorization was not deleted. The end of the chain is what the head says,
-// which is sealed under keys.
+// which is sealed under keys. A chain that is whole must also have what the
+// authorizations say of themselves: that they were created, and signed.
 func Verify(ctx context.Context, pool *pgxpool.Pool, keys *seal.Keyring, tenantID uuid.UUID) (*Verification, error) {
 	v := &verifier{tenantID: tenantID, q: queries.New(), emptied: map[uuid.UUID]Break{}}
 	// One snapshot: the chain may grow meanwhile.
-	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, pool, snapshot(), func(tx pgx.Tx) error {
 		return v.run(ctx, tx, keys)
 	})
 	if err != nil {
@@ -106,8 +111,23 @@ func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) error
 			break
 		}
 	}
-	v.found.Broken = v.earliest(v.end(headReason))
-	return nil
+	if v.found.Broken = v.earliest(v.end(headReason)); v.found.Broken == nil {
+		v.found.Broken, err = v.unrecorded(ctx, tx)
+	}
+	return err
+}
+
+// unrecorded looks for an authorization that the chain does not know: its
+// record was never written, or the chain is gone with its end.
+func (v *verifier) unrecorded(ctx context.Context, tx pgx.Tx) (*Break, error) {
+	row, err := v.q.EvidenceGetUnrecorded(ctx, tx, v.tenantID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Break{AuthorizationID: row.ID, Kind: Kind(row.Kind), Reason: "is missing"}, nil
 }
 
 // next checks that a record follows on the one before.
@@ -187,11 +207,12 @@ func (v *verifier) end(headReason string) *Break {
 	}
 }
 
-// Tenants returns the tenants that have a chain of evidence.
+// Tenants returns every tenant, those without evidence too: a chain that is
+// gone shall not go unseen.
 func Tenants(ctx context.Context, pool *pgxpool.Pool) ([]identity.Tenant, error) {
-	rows, err := queries.New().SysEvidenceTenantList(ctx, pool)
+	rows, err := queries.New().SysTenantList(ctx, pool)
 	if err != nil {
-		return nil, fmt.Errorf("list the tenants with evidence: %w", postgres.Translate(err))
+		return nil, fmt.Errorf("list the tenants: %w", postgres.Translate(err))
 	}
 	tenants := make([]identity.Tenant, len(rows))
 	for i, row := range rows {

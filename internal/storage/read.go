@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
 )
@@ -37,7 +36,7 @@ func (s *Store) Open(ctx context.Context, tenantID, id uuid.UUID) (*File, error)
 	}
 	upload, err := s.q.AttachmentUploadGetComplete(ctx, s.pool, queries.AttachmentUploadGetCompleteParams{TenantID: tenantID, AttachmentID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "there is no such attachment")
+		return nil, errUnknown()
 	}
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("open attachment %s: %w", id, err))

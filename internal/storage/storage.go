@@ -61,17 +61,18 @@ func New(pool *pgxpool.Pool) *Store {
 	return &Store{pool: pool, q: queries.New()}
 }
 
-// Announce records an attachment whose bytes are still to come (Put). The
-// stored name ends like the file's name. It also removes what broken uploads
-// of the tenant left behind a day ago.
-func (s *Store) Announce(ctx context.Context, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
-	err := s.q.AttachmentUploadDeleteAbandoned(ctx, s.pool, queries.AttachmentUploadDeleteAbandonedParams{
+// Announce records an attachment whose bytes are still to come (Put), on db,
+// which may be a transaction that does more. The stored name ends like the
+// file's name. It also removes what broken uploads of the tenant left behind a
+// day ago.
+func (s *Store) Announce(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
+	err := s.q.AttachmentUploadDeleteAbandoned(ctx, db, queries.AttachmentUploadDeleteAbandonedParams{
 		TenantID: tenantID, OlderThanSeconds: uploadAbandonedAfter.Seconds(),
 	})
 	if err != nil {
 		return Attachment{}, postgres.Translate(fmt.Errorf("remove abandoned uploads: %w", err))
 	}
-	return s.insert(ctx, s.pool, tenantID, fileName, contentType)
+	return s.insert(ctx, db, tenantID, fileName, contentType)
 }
 
 func (s *Store) insert(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
@@ -113,13 +114,15 @@ func extension(fileName string) string {
 func (s *Store) Get(ctx context.Context, tenantID, id uuid.UUID) (Attachment, error) {
 	row, err := s.q.AttachmentGet(ctx, s.pool, queries.AttachmentGetParams{TenantID: tenantID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Attachment{}, fault.New(fault.NotFound, "there is no such attachment")
+		return Attachment{}, errUnknown()
 	}
 	if err != nil {
 		return Attachment{}, postgres.Translate(fmt.Errorf("get attachment %s: %w", id, err))
 	}
 	return fromRow(row), nil
 }
+
+func errUnknown() error { return fault.New(fault.NotFound, "there is no such attachment") }
 
 // Stored returns those of the named attachments whose bytes are complete, by
 // their stored names. Unknown names are absent.

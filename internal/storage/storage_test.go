@@ -49,7 +49,7 @@ func TestBytesComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, length := range []int{0, 1, 512<<10 - 1, 512 << 10, 512<<10 + 1, 1300 << 10} {
-		a, err := b.store.Announce(t.Context(), b.tenant, "Loans 2026.CSV", "text/csv")
+		a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "Loans 2026.CSV", "text/csv")
 		require.NoError(t, err)
 		require.Equal(t, a.ID.String()+".csv", a.StoredName)
 		require.False(t, a.IsStored)
@@ -70,7 +70,7 @@ func TestSeekReadsOnlyWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	data := someBytes(3 << 20)
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	_, err = b.store.Put(t.Context(), b.tenant, a.ID, int64(len(data)), bytes.NewReader(data))
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestSeekReadsOnlyWhatIsAsked(t *testing.T) {
 func TestFirstCompleteUploadWins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	data := someBytes(600 << 10)
 	put := func(data []byte) error {
@@ -109,7 +109,7 @@ func TestFirstCompleteUploadWins(t *testing.T) {
 func TestRacingUploadsHaveOneWinner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	var group sync.WaitGroup
 	errs := make([]error, 8)
@@ -137,7 +137,7 @@ func TestBrokenUploadIsInvisible(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	away := errors.New("connection reset")
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	data := someBytes(1 << 20)
 	for name, c := range map[string]struct {
@@ -166,12 +166,12 @@ func TestBrokenUploadIsInvisible(t *testing.T) {
 func TestAbandonedUploadsAreRemoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), `INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes, created_at)
 		SELECT gen_random_uuid(), tenant_id, id, 1, now() - age FROM attachments, unnest(ARRAY[interval '25 hours', interval '1 hour']) AS age`)
 	require.NoError(t, err)
-	_, err = b.store.Announce(t.Context(), b.tenant, "y.csv", "text/csv")
+	_, err = b.store.Announce(t.Context(), b.pool, b.tenant, "y.csv", "text/csv")
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, "attachment_uploads"))
 	_ = a
@@ -181,7 +181,7 @@ func TestTenantsAreApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := pgtest.Tenant(t, b.pool).ID
-	a, err := b.store.Announce(t.Context(), b.tenant, "x.csv", "text/csv")
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
 	require.NoError(t, err)
 	_, err = b.store.Put(t.Context(), b.tenant, a.ID, 1, bytes.NewReader([]byte("x")))
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestPackagesKeepTheOrderOfTheirFiles(t *testing.T) {
 	b := setup(t)
 	var files []storage.Attachment
 	for _, name := range []string{"b.csv", "a.csv"} {
-		a, err := b.store.Announce(t.Context(), b.tenant, name, "text/csv")
+		a, err := b.store.Announce(t.Context(), b.pool, b.tenant, name, "text/csv")
 		require.NoError(t, err)
 		a, err = b.store.Put(t.Context(), b.tenant, a.ID, 1, bytes.NewReader([]byte("x")))
 		require.NoError(t, err)

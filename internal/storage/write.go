@@ -36,11 +36,14 @@ func (s *Store) newWriter(ctx context.Context, a Attachment) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.q.AttachmentUploadInsert(ctx, s.pool, queries.AttachmentUploadInsertParams{
+	n, err := s.q.AttachmentUploadInsert(ctx, s.pool, queries.AttachmentUploadInsertParams{
 		ID: id, TenantID: a.TenantID, AttachmentID: a.ID, ChunkBytes: chunkBytes,
 	})
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("begin upload of attachment %s: %w", a.ID, err))
+	}
+	if n == 0 {
+		return nil, errUnknown()
 	}
 	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New(), buffer: make([]byte, 0, chunkBytes)}, nil
 }
@@ -73,7 +76,7 @@ func (w *Writer) flush() error {
 		return postgres.Translate(fmt.Errorf("store chunk %d of attachment %s: %w", w.position, w.attachment.ID, err))
 	}
 	if n == 0 {
-		return fault.New(fault.Conflict, "the upload took too long and was given up")
+		return fault.New(fault.Conflict, "the upload took too long, or the attachment was removed meanwhile; nothing was stored")
 	}
 	w.size += int64(len(w.buffer))
 	w.position++

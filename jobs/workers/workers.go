@@ -38,5 +38,6 @@ func New(p Parts) *river.Workers {
 	river.AddWorker(workers, &batchCancellation{batches: p.Batches})
 	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})
 	river.AddWorker(workers, &otpDelivery{consents: p.Consents})
+	river.AddWorker(workers, &otpExpiry{consents: p.Consents})
 	return workers
 }

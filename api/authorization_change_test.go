@@ -1,0 +1,198 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/apitest"
+)
+
+// rows counts the tenant's rows of a table that a condition holds for.
+func (s *signer) rows(t *testing.T, table, condition string) (n int) {
+	t.Helper()
+	sql := `SELECT count(*) FROM ` + table + ` WHERE tenant_id = $1 AND ` + condition
+	require.NoError(t, s.Pool.QueryRow(t.Context(), sql, s.tenant.ID).Scan(&n))
+	return n
+}
+
+// announce asks for an address for one more file of the authorization.
+func (s *signer) announce(t *testing.T) *apitest.Answer {
+	t.Helper()
+	return s.Post(t, s.path("/attachments"), map[string]any{"fileName": "consent.txt"}).Expect(http.StatusCreated)
+}
+
+// upload puts the bytes of a file at the address that was announced.
+func (s *signer) upload(t *testing.T, announced *apitest.Answer, text string) *apitest.Answer {
+	t.Helper()
+	return s.Anonymous().Put(t, announced.Text("signedUrl"), apitest.Raw(text), apitest.Header{Name: "Content-Type", Value: "text/plain"})
+}
+
+// testLateUploads puts files at addresses that were given before the code was
+// asked for: what the code covers is what was there then.
+func testLateUploads(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	kept, late, later := s.announce(t), s.announce(t), s.announce(t)
+	s.upload(t, kept, "I agree.").Expect(http.StatusOK)
+	otpID, code := s.start(t, "late-upload@example.com")
+	s.upload(t, late, "To something else.").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	s.upload(t, later, "And more.").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.upload(t, kept, "I agree.").Expect(http.StatusOK)
+
+	list := s.Get(t, s.path("/attachments")).Expect(http.StatusOK)
+	require.Equal(t, kept.Text("attachmentId"), list.Text("data[0].attachmentId"))
+	require.Nil(t, list.Value("data[1]"))
+	require.Equal(t, 1, s.rows(t, "attachments", "true"))
+	// What the code covered is what was signed.
+	signed := s.evidence(t, "signed")
+	require.NotEmpty(t, signed["attachments"])
+	require.Equal(t, s.evidence(t, "code_requested")["attachments"], signed["attachments"])
+}
+
+// evidence is the content of the last record of a kind.
+func (s *signer) evidence(t *testing.T, kind string) map[string]any {
+	t.Helper()
+	var found struct {
+		Records []struct {
+			Kind    string
+			Content map[string]any
+		}
+	}
+	s.Get(t, s.path("/evidence")).Expect(http.StatusOK).Decode(&found)
+	var content map[string]any
+	for _, r := range found.Records {
+		if r.Kind == kind {
+			content = r.Content
+		}
+	}
+	require.NotNil(t, content, "there is no record %s", kind)
+	return content
+}
+
+// testUploadsWhileSigning races uploads with the signature: a file is in the
+// evidence, or it is not attached.
+func testUploadsWhileSigning(t *testing.T, d *desk) {
+	t.Helper()
+	for range 5 {
+		s := d.signer(t)
+		var announced []*apitest.Answer
+		for range 4 {
+			announced = append(announced, s.announce(t))
+		}
+		var group sync.WaitGroup
+		for i, a := range announced {
+			group.Go(func() { s.upload(t, a, fmt.Sprint("file ", i)) })
+		}
+		otpID, code := s.start(t, fmt.Sprintf("race-%s@example.com", s.id))
+		s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+		group.Wait()
+		var list struct {
+			Data []struct{ AttachmentID, SHA256 string }
+		}
+		s.Get(t, s.path("/attachments")).Expect(http.StatusOK).Decode(&list)
+		signed, _ := s.evidence(t, "signed")["attachments"].([]any)
+		require.Len(t, signed, len(list.Data))
+		for i, file := range list.Data {
+			record, _ := signed[i].(map[string]any)
+			require.Equal(t, []any{file.AttachmentID, file.SHA256}, []any{record["attachmentId"], record["sha256"]})
+		}
+		require.Len(t, list.Data, s.rows(t, "attachments", "true"), "nothing is left of the others")
+	}
+}
+
+// testRefusedAttachments leave nothing, least of all the name of a file.
+func testRefusedAttachments(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	body := map[string]any{"fileName": "passport of Ana.pdf"}
+	s.Post(t, "/v1/authorizations/"+unknownID+"/attachments", body).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	for _, name := range []string{"", "virus.exe", "a\nb.pdf", "a\x7fb.pdf"} {
+		s.Post(t, s.path("/attachments"), map[string]any{"fileName": name}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "fileName")
+	}
+	require.Zero(t, s.rows(t, "attachments", "true"))
+	for range 20 {
+		s.Post(t, s.path("/attachments"), body).Expect(http.StatusCreated)
+	}
+	require.Contains(t, s.Post(t, s.path("/attachments"), body).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "at most 20")
+	require.Equal(t, 20, s.rows(t, "attachments", "true"))
+	s.Delete(t, s.path("")).Expect(http.StatusNoContent)
+	require.Empty(t, s.rowsWith(t, "passport of Ana", s.tenant.ID.String()))
+
+	s.id = s.create(t)
+	otpID, code := s.start(t, "too-late@example.com")
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	s.Post(t, s.path("/attachments"), body).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	require.Zero(t, s.rows(t, "attachments", "true"))
+}
+
+// testChangesSupersedeTheCode lets nobody sign something other than what the
+// code was asked for.
+func testChangesSupersedeTheCode(t *testing.T, d *desk) {
+	t.Helper()
+	for name, change := range map[string]func(*testing.T, *signer) *apitest.Answer{
+		"change": func(t *testing.T, s *signer) *apitest.Answer {
+			t.Helper()
+			return s.Do(t, http.MethodPatch, s.path(""), map[string]any{"policyLink": "https://acme.example/other"}).Expect(http.StatusOK)
+		},
+		"attachment": func(t *testing.T, s *signer) *apitest.Answer {
+			t.Helper()
+			return s.announce(t)
+		},
+		"attachment removed": func(t *testing.T, s *signer) *apitest.Answer {
+			t.Helper()
+			id := s.Get(t, s.path("/attachments")).Text("data[0].attachmentId")
+			return s.Delete(t, s.path("/attachments/"+id)).Expect(http.StatusNoContent)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := d.signer(t)
+			s.upload(t, s.announce(t), "I agree.").Expect(http.StatusOK)
+			otpID, code := s.start(t, s.id+"@example.com")
+			change(t, s)
+			problem := s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+			require.Contains(t, problem.Message, "superseded")
+			require.Nil(t, s.Get(t, s.path("")).Value("authorizedAt"))
+			// A refused change leaves the code as it is.
+			s.rest(t)
+			otpID, code = s.start(t, fmt.Sprintf("again-%s@example.com", s.id))
+			s.Do(t, http.MethodPatch, s.path(""), map[string]any{"expiresAt": "2020-01-01T00:00:00Z"}).Expect(http.StatusBadRequest)
+			s.Delete(t, s.path("/attachments/"+unknownID)).Expect(http.StatusNotFound)
+			s.Post(t, s.path("/attachments"), map[string]any{"fileName": "x.exe"}).Expect(http.StatusBadRequest)
+			s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+		})
+	}
+}
+
+// testEvidenceWhileDeleting reads evidence while its authorization goes: it is
+// whole, or it is not there.
+func testEvidenceWhileDeleting(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	for range 20 {
+		s.id = s.create(t)
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				for {
+					got := s.Get(t, s.path("/evidence"))
+					if got.Status == http.StatusNotFound {
+						return
+					}
+					got.Expect(http.StatusOK)
+					if got.Value("chain.isIntact") != true {
+						t.Errorf("read in the middle of a deletion: %s", got.Body)
+						return
+					}
+				}
+			})
+		}
+		s.Delete(t, s.path("")).Expect(http.StatusNoContent)
+		group.Wait()
+	}
+}

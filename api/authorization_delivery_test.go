@@ -1,0 +1,150 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/message"
+)
+
+func testGatewayDelivery(t *testing.T, d *desk) {
+	t.Helper()
+	bySMS := func(to string) map[string]any {
+		return map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}
+	}
+	code := func(t *testing.T, m gatewayMessage) string {
+		t.Helper()
+		found := regexp.MustCompile(`\\n([0-9]{6})\\n`).FindStringSubmatch(m.body)
+		require.NotNil(t, found, m.body)
+		return found[1]
+	}
+	sign := func(t *testing.T, to string, tries int) {
+		t.Helper()
+		s := d.signer(t)
+		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
+		require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= tries }, 30*time.Second, 10*time.Millisecond)
+		received := d.gateway.received(to)
+		for _, m := range received {
+			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a repetition is the same message under the same key")
+		}
+		s.attempt(t, otpID, code(t, received[0])).Expect(http.StatusAccepted)
+		require.Eventually(t, func() bool {
+			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == fmt.Sprintf("SM-%d", tries)
+		}, 20*time.Second, 20*time.Millisecond)
+	}
+	t.Run("taken", func(t *testing.T) {
+		t.Parallel()
+		sign(t, "+525515550101", 1)
+	})
+	t.Run("fails twice", func(t *testing.T) {
+		t.Parallel()
+		to := "+525515550102"
+		s := d.signer(t)
+		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
+			if try < 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
+		})
+		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
+		require.Eventually(t, func() bool {
+			return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), `"SM-3"`)
+		}, 30*time.Second, 50*time.Millisecond)
+		received := d.gateway.received(to)
+		require.Len(t, received, 3)
+		require.Equal(t, received[0], received[2])
+		s.attempt(t, otpID, code(t, received[2])).Expect(http.StatusAccepted)
+	})
+	t.Run("answers late", func(t *testing.T) {
+		t.Parallel()
+		to := "+525515550103"
+		s := d.signer(t)
+		answer := make(chan struct{})
+		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
+			<-answer
+			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
+		})
+		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
+		require.Eventually(t, func() bool { return len(d.gateway.received(to)) == 1 }, 20*time.Second, 10*time.Millisecond)
+		// The signer is faster than the provider's answer: it comes to a code
+		// that has been used, and is kept all the same.
+		s.attempt(t, otpID, code(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
+		require.Empty(t, s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId"))
+		close(answer)
+		require.Eventually(t, func() bool {
+			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == "SM-1"
+		}, 20*time.Second, 20*time.Millisecond)
+	})
+	t.Run("cut off", func(t *testing.T) {
+		t.Parallel()
+		to := "+525515550104"
+		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
+			if try == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
+		})
+		sign(t, to, 2)
+	})
+}
+
+func testRefusedDelivery(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	otpID := s.Post(t, s.path("/signatures"), byEmail("refused@example.com")).Expect(http.StatusCreated).Text("otpId")
+	require.Eventually(t, func() bool {
+		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "delivery_failed")
+	}, 20*time.Second, 20*time.Millisecond)
+	var isWiped bool
+	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
+	require.True(t, isWiped)
+}
+
+// testNeverSentLate holds a code back until it has expired.
+func testNeverSentLate(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	to := "+525515550105"
+	d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusBadGateway) })
+	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
+		Expect(http.StatusCreated).Text("otpId")
+	require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= 1 }, 20*time.Second, 10*time.Millisecond)
+	s.exec(t, `UPDATE one_time_passwords SET expires_at = now() WHERE id = $1`, otpID)
+	tried := len(d.gateway.received(to))
+	require.Eventually(t, func() bool {
+		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "expired before it could be sent")
+	}, 30*time.Second, 50*time.Millisecond)
+	require.LessOrEqual(t, len(d.gateway.received(to)), tried+1, "at most a try that was under way")
+	var isWiped bool
+	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
+	require.True(t, isWiped)
+}
+
+func TestMailbox(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "mail")
+	d := &desk{Service: apitest.Start(t, func(c *service.Config) {
+		c.Senders = message.Senders{message.WhatsApp: message.Folder{Dir: folder}}
+	})}
+	s := d.signer(t)
+	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": "+525515550123", "contactMethod": "whatsapp", "templateId": "default"}).
+		Expect(http.StatusCreated).Text("otpId")
+	var text []byte
+	require.Eventually(t, func() bool {
+		var err error
+		text, err = os.ReadFile(filepath.Join(folder, otpID+".whatsapp.txt"))
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	s.attempt(t, otpID, lineOfDigits.FindStringSubmatch(string(text))[1]).Expect(http.StatusAccepted)
+}

@@ -1,0 +1,20 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/riverqueue/river"
+
+	"tranche/internal/consent"
+	"tranche/jobs"
+)
+
+type otpExpiry struct {
+	river.WorkerDefaults[jobs.OTPExpiry]
+	consents *consent.Service
+}
+
+// Work wipes what deliveries left behind whose job was discarded.
+func (w *otpExpiry) Work(ctx context.Context, _ *river.Job[jobs.OTPExpiry]) error {
+	return w.consents.WipeExpired(ctx)
+}

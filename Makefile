@@ -53,8 +53,12 @@ openapi: ## write the golden OpenAPI document anew
 	$(GO) test ./api -run OpenAPI -update
 
 .PHONY: contract
-contract: ## lint the OpenAPI document and compile a TypeScript client (needs npm)
+contract: ## hold the OpenAPI document to its rules, its callers and clients in Go and TypeScript
 	tools/contract/check
+
+.PHONY: release-contract
+release-contract: ## with a release: what callers rely on from now on
+	cp api/openapi.json api/openapi.released.json
 
 .PHONY: bench
 bench: ## the service beside the limit of its database: a table, and bench.json (half an hour; Linux)

@@ -26,7 +26,7 @@ type gatewayFlags struct {
 	HeaderFile  string `name:"header-file" env:"HEADER_FILE" placeholder:"FILE" help:"File that holds the headers."`
 	Body        string `name:"body" env:"BODY" placeholder:"TEXT" help:"Body of the request with {{to}}, {{text}} and {{id}} in it, which are written as the content type asks."`
 	ContentType string `name:"content-type" env:"CONTENT_TYPE" default:"application/json" placeholder:"TYPE" help:"application/json or application/x-www-form-urlencoded (${default})."`
-	Secret      string `name:"secret" env:"SECRET" placeholder:"SECRET" help:"Signs each request by Standard Webhooks. Better given by the environment or a file than as a flag."`
+	Secret      string `name:"secret" env:"SECRET" placeholder:"SECRET" help:"Signs each request by Standard Webhooks: whsec_ and 24 to 64 bytes in base64. Better given by the environment or a file than as a flag."`
 	SecretFile  string `name:"secret-file" env:"SECRET_FILE" placeholder:"FILE" help:"File that holds the signing secret."`
 	MessageID   string `name:"message-id" env:"MESSAGE_ID" placeholder:"PATH" help:"Where the answer has the provider's id of the message: sid, messages.0.id."`
 	Success     string `name:"success" env:"SUCCESS" placeholder:"PATH=VALUE" help:"What the answer says when the message was taken, where its status does not tell: messages.0.status=0."`

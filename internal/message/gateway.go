@@ -20,6 +20,12 @@ import (
 	"time"
 )
 
+// The form of a secret of Standard Webhooks.
+const (
+	secretPrefix                   = "whsec_"
+	secretBytesMin, secretBytesMax = 24, 64
+)
+
 // gatewayAnswerMax is how much of an answer is read: it only has to hold an id.
 const gatewayAnswerMax = 64 << 10
 
@@ -35,7 +41,8 @@ type GatewayConfig struct {
 	Body string
 	// ContentType is application/json or application/x-www-form-urlencoded.
 	ContentType string
-	// Secret, where set, signs each request by Standard Webhooks.
+	// Secret, where set, signs each request by Standard Webhooks: whsec_ and 24
+	// to 64 bytes in base64.
 	Secret string
 	// MessageID is where an answer in JSON has the provider's id: sid,
 	// messages.0.id. Empty: nowhere.
@@ -50,6 +57,7 @@ type GatewayConfig struct {
 type Gateway struct {
 	config GatewayConfig
 	header http.Header
+	secret []byte // nil: no signature
 	escape func(string) string
 	client *http.Client
 	clock  func() time.Time
@@ -71,6 +79,9 @@ func NewGateway(config GatewayConfig, clock func() time.Time) (*Gateway, error) 
 			return nil, errors.New("the gateway's headers are lines of the form Name: value")
 		}
 		g.header.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
+	}
+	if g.secret, err = signingKey(config.Secret); err != nil {
+		return nil, err
 	}
 	kind, _, err := mime.ParseMediaType(config.ContentType)
 	switch {
@@ -98,6 +109,19 @@ func NewGateway(config GatewayConfig, clock func() time.Time) (*Gateway, error) 
 		Timeout: sendTimeMax,
 	}
 	return g, nil
+}
+
+// signingKey reads a secret of Standard Webhooks; nil for none.
+func signingKey(secret string) ([]byte, error) {
+	if secret == "" {
+		return nil, nil
+	}
+	text, found := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !found || err != nil || len(key) < secretBytesMin || len(key) > secretBytesMax {
+		return nil, fmt.Errorf("the gateway's secret is %s and %d to %d bytes in base64", secretPrefix, secretBytesMin, secretBytesMax)
+	}
+	return key, nil
 }
 
 // jsonText is what stands between the quotes of a JSON text.
@@ -140,11 +164,11 @@ func (g *Gateway) Send(ctx context.Context, m Message) (Receipt, error) {
 
 // sign adds the headers of Standard Webhooks.
 func (g *Gateway) sign(header http.Header, id, body string) {
-	if g.config.Secret == "" {
+	if g.secret == nil {
 		return
 	}
 	at := strconv.FormatInt(g.clock().Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(g.config.Secret))
+	mac := hmac.New(sha256.New, g.secret)
 	mac.Write([]byte(id + "." + at + "." + body))
 	header.Set("Webhook-Id", id)
 	header.Set("Webhook-Timestamp", at)

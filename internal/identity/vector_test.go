@@ -109,9 +109,13 @@ func TestVerifyRefusesOddSignatures(t *testing.T) {
 	join := func(header, payload string, signature []byte) string {
 		return encode([]byte(header)) + "." + payload + "." + encode(signature)
 	}
-	with := func(key *ecdsa.PrivateKey, header string) string { return join(header, claims, sign(key, header, claims)) }
+	with := func(key *ecdsa.PrivateKey, header string) string {
+		return join(header, claims, sign(key, header, claims))
+	}
 	header := func(more string) string { return fmt.Sprintf(`{"alg":"ES256","typ":"at+jwt","kid":%q%s}`, kid, more) }
-	pair := func(r, s *big.Int) []byte { return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...) }
+	pair := func(r, s *big.Int) []byte {
+		return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+	}
 	signature := sign(private, header(""), claims)
 	r, s := new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])
 	zero, one := new(big.Int), big.NewInt(1)

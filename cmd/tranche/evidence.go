@@ -29,7 +29,7 @@ type evidenceVerifyCommand struct {
 // Help is the long form of the command's help.
 func (*evidenceVerifyCommand) Help() string {
 	return "Reads every record, computes its hash and that of its content anew, and compares the end of the chain with the one that is kept apart, sealed under the master key. " +
-		"Names the first record of a chain that is changed or missing, and exits 1. Records of deleted authorizations have no content any more; their hashes hold. " +
+		"Names the first record of a chain that is changed or missing, or that an authorization lacks, and exits 1. Tenants without evidence are named too. Records of deleted authorizations have no content any more; their hashes hold. " +
 		"Note down the count and the hash that it prints, outside of the database: whoever restores an old database as a whole can be told by them alone."
 }
 
@@ -104,11 +104,14 @@ func (c *evidenceVerifyCommand) report(out *console, tenant string, found *conse
 		result.BrokenPosition, result.Broken = found.Broken.Position, found.Broken.String()
 	}
 	return c.print(out, result, func() {
-		if found.Broken != nil {
+		switch {
+		case found.Broken != nil:
 			fmt.Fprintf(out.Out, "%s: BROKEN: %s\n", tenant, found.Broken)
-			return
+		case result.Records == 0:
+			fmt.Fprintf(out.Out, "%s: no evidence\n", tenant)
+		default:
+			fmt.Fprintf(out.Out, "%s: whole: %d records, %d of them without content after a deletion, ending with %s\n",
+				tenant, result.Records, result.Withdrawn, result.HeadHash)
 		}
-		fmt.Fprintf(out.Out, "%s: whole: %d records, %d of them without content after a deletion, ending with %s\n",
-			tenant, result.Records, result.Withdrawn, result.HeadHash)
 	})
 }

@@ -103,7 +103,7 @@ func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) error
 		for _, row := range rows {
 			r := recordOf(row)
 			if b := v.next(&r); b != nil {
-				v.found.Broken = v.earliest(b)
+				v.found.Broken = b
 				return nil
 			}
 		}
@@ -111,7 +111,10 @@ func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) error
 			break
 		}
 	}
-	if v.found.Broken = v.earliest(v.end(headReason)); v.found.Broken == nil {
+	if v.found.Broken = v.end(headReason); v.found.Broken == nil {
+		v.found.Broken = v.withdrawn()
+	}
+	if v.found.Broken == nil {
 		v.found.Broken, err = v.unrecorded(ctx, tx)
 	}
 	return err
@@ -157,9 +160,10 @@ func (v *verifier) next(r *Record) *Break {
 	return nil
 }
 
-// earliest is the first of a break and of the records without content whose
-// authorization was not deleted.
-func (v *verifier) earliest(b *Break) *Break {
+// withdrawn is the first record without content whose authorization was not
+// deleted. Only a chain that is whole can tell: what it lacks may be the
+// deletion.
+func (v *verifier) withdrawn() (b *Break) {
 	for _, empty := range v.emptied {
 		if b == nil || empty.Position < b.Position {
 			b = &empty

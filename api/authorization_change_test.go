@@ -196,3 +196,26 @@ func testEvidenceWhileDeleting(t *testing.T, d *desk) {
 		group.Wait()
 	}
 }
+
+// testAttemptsWhileDeleting leaves nothing of who attempted.
+func testAttemptsWhileDeleting(t *testing.T, d *desk) {
+	t.Helper()
+	for range 10 {
+		s := d.signer(t)
+		otpID, code := s.start(t, s.id+"@example.com")
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				if i == 3 {
+					s.Delete(t, s.path(""))
+					return
+				}
+				s.attempt(t, otpID, otherThan(code))
+			})
+		}
+		group.Wait()
+		s.Get(t, s.path("")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+		require.Equal(t, 1, s.rows(t, "evidence_contents", "true"), "the deletion's")
+		require.Empty(t, s.rowsWith(t, "127.0.0.1", s.tenant.ID.String()))
+	}
+}

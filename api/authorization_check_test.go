@@ -103,3 +103,39 @@ func TestConsentGatesTheBureau(t *testing.T) {
 		return s.Get(t, "/v1/execution-batches/"+batch).Text("state.batchItemsExecutionsSummary.completed") == "1"
 	}, time.Minute, 50*time.Millisecond)
 }
+
+// TestConsentOfTheSameBorrower asks for consents by an identity that is not the
+// borrower's id.
+func TestConsentOfTheSameBorrower(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t)
+	tenant := d.Tenant(t)
+	s := &signer{desk: d, Caller: tenant.As(t, identity.RoleAdmin), tenant: tenant}
+	id := s.Post(t, "/v2/workflows", apitest.Raw(`{"name":"Gate","alias":"gate","tasks":[
+		{"id":"consent","type":"authorization-check","config":{"key":"credit-report","identityKey":"curp","identityValue":"{{ input.curp }}"}}]}`)).
+		Expect(http.StatusCreated).Text("id")
+	s.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	passes := func(query string) any {
+		t.Helper()
+		got := s.Post(t, "/v1/workflows/gate/v1/execute"+query, map[string]any{"curp": "GOMA900101"}).Expect(http.StatusOK)
+		if got.Value("isSuccess") != true {
+			require.Contains(t, got.Text("errorMessage"), "signed, unexpired authorization")
+		}
+		return got.Value("isSuccess")
+	}
+	sign := func(borrower string) {
+		s.id = s.Post(t, "/v1/authorizations", map[string]any{
+			"tenant": tenant.Slug, "key": "credit-report", "identityKey": "curp", "identityValue": "GOMA900101", "borrowerId": borrower,
+		}).Expect(http.StatusCreated).Text("id")
+		otpID, code := s.start(t, s.id+"@example.com")
+		s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	}
+	require.Equal(t, false, passes(""))
+	sign("") // names no borrower, and its identity is not one
+	require.Equal(t, true, passes(""), "an execution about no borrower asks for the identity alone")
+	require.Equal(t, true, passes("?borrower-id=GOMA900101"), "the identity is the borrower")
+	require.Equal(t, false, passes("?borrower-id=B-1"))
+	sign("B-1")
+	require.Equal(t, true, passes("?borrower-id=B-1"))
+	require.Equal(t, false, passes("?borrower-id=B-2"), "another borrower's")
+}

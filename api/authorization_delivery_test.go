@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,23 +12,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/message"
+	"tranche/internal/pgtest"
+	"tranche/jobs"
 )
+
+// codeOf is the code in a message by the gateway.
+func codeOf(t *testing.T, m gatewayMessage) string {
+	t.Helper()
+	found := regexp.MustCompile(`\\n([0-9]{6})\\n`).FindStringSubmatch(m.body)
+	require.NotNil(t, found, m.body)
+	return found[1]
+}
 
 func testGatewayDelivery(t *testing.T, d *desk) {
 	t.Helper()
 	bySMS := func(to string) map[string]any {
 		return map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}
-	}
-	code := func(t *testing.T, m gatewayMessage) string {
-		t.Helper()
-		found := regexp.MustCompile(`\\n([0-9]{6})\\n`).FindStringSubmatch(m.body)
-		require.NotNil(t, found, m.body)
-		return found[1]
 	}
 	sign := func(t *testing.T, to string, tries int) {
 		t.Helper()
@@ -37,7 +44,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		for _, m := range received {
 			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a repetition is the same message under the same key")
 		}
-		s.attempt(t, otpID, code(t, received[0])).Expect(http.StatusAccepted)
+		s.attempt(t, otpID, codeOf(t, received[0])).Expect(http.StatusAccepted)
 		require.Eventually(t, func() bool {
 			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == fmt.Sprintf("SM-%d", tries)
 		}, 20*time.Second, 20*time.Millisecond)
@@ -64,7 +71,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		received := d.gateway.received(to)
 		require.Len(t, received, 3)
 		require.Equal(t, received[0], received[2])
-		s.attempt(t, otpID, code(t, received[2])).Expect(http.StatusAccepted)
+		s.attempt(t, otpID, codeOf(t, received[2])).Expect(http.StatusAccepted)
 	})
 	t.Run("answers late", func(t *testing.T) {
 		t.Parallel()
@@ -79,7 +86,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		require.Eventually(t, func() bool { return len(d.gateway.received(to)) == 1 }, 20*time.Second, 10*time.Millisecond)
 		// The signer is faster than the provider's answer: it comes to a code
 		// that has been used, and is kept all the same.
-		s.attempt(t, otpID, code(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
+		s.attempt(t, otpID, codeOf(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
 		require.Empty(t, s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId"))
 		close(answer)
 		require.Eventually(t, func() bool {
@@ -129,6 +136,73 @@ func testNeverSentLate(t *testing.T, d *desk) {
 	var isWiped bool
 	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
 	require.True(t, isWiped)
+}
+
+// testDiscardedDelivery throws the job of a message away: the sweep wipes it.
+func testDiscardedDelivery(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	to := "+525515550107"
+	d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusBadGateway) })
+	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
+		Expect(http.StatusCreated).Text("otpId")
+	require.Eventually(t, func() bool {
+		tag, err := s.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'discarded', finalized_at = now()
+			WHERE kind = 'otp_delivery' AND args ->> 'otp_id' = $1 AND state = 'retryable'`, otpID)
+		return err == nil && tag.RowsAffected() == 1
+	}, 30*time.Second, 10*time.Millisecond)
+	client, err := jobs.NewClient(s.Pool, jobs.Config{ProcessID: pgtest.NewID(t), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	sweep := func() {
+		t.Helper()
+		made, err := client.Insert(t.Context(), jobs.OTPExpiry{}, nil)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			job, err := client.JobGet(t.Context(), made.Job.ID)
+			return err == nil && job.State == rivertype.JobStateCompleted
+		}, 30*time.Second, 20*time.Millisecond)
+	}
+	sweep()
+	require.Equal(t, 1, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "it has not expired")
+	s.exec(t, `UPDATE one_time_passwords SET expires_at = now() - interval '61 seconds' WHERE id = $1`, otpID)
+	sweep()
+	require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"))
+	require.Equal(t, "the code expired before it could be sent", s.evidence(t, "delivery_failed")["reason"])
+}
+
+// hasty is a sender that waits for a provider for a moment only.
+type hasty struct{ message.Sender }
+
+func (h hasty) Send(ctx context.Context, m message.Message) (message.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	return h.Sender.Send(ctx, m)
+}
+
+// TestGatewayTimesOut has a provider that takes a message and does not say so.
+func TestGatewayTimesOut(t *testing.T) {
+	t.Parallel()
+	gateway, sms := openGateway(t)
+	d := &desk{gateway: gateway, Service: apitest.Start(t, func(c *service.Config) {
+		c.Senders = message.Senders{message.SMS: hasty{sms}}
+	})}
+	s := d.signer(t)
+	to := "+525515550108"
+	gateway.on(to, func(w http.ResponseWriter, r *http.Request, try int) {
+		if try == 1 {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
+	})
+	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
+		Expect(http.StatusCreated).Text("otpId")
+	require.Eventually(t, func() bool { return s.recorded(t, "code_sent") == 1 }, 30*time.Second, 20*time.Millisecond)
+	received := gateway.received(to)
+	require.Len(t, received, 2)
+	require.Equal(t, gatewayMessage{otpID, received[0].body}, received[1], "a repetition is the same message under the same key")
+	require.Equal(t, "SM-2", s.evidence(t, "code_sent")["providerMessageId"])
+	s.attempt(t, otpID, codeOf(t, received[0])).Expect(http.StatusAccepted)
 }
 
 func TestMailbox(t *testing.T) {

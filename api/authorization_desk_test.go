@@ -154,6 +154,7 @@ type desk struct {
 	*apitest.Service
 	office  *postOffice
 	gateway *gateway
+	senders message.Senders
 }
 
 // openDesk starts a service that sends e-mail and SMS, but no WhatsApp.
@@ -163,8 +164,9 @@ func openDesk(t *testing.T, options ...func(*service.Config)) *desk {
 	var email, sms message.Sender
 	d.office, email = openPostOffice(t)
 	d.gateway, sms = openGateway(t)
+	d.senders = message.Senders{message.Email: email, message.SMS: sms}
 	d.Service = apitest.Start(t, append(options, func(c *service.Config) {
-		c.Senders = message.Senders{message.Email: email, message.SMS: sms}
+		c.Senders = d.senders
 	})...)
 	return d
 }

@@ -69,7 +69,14 @@ func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
 		"empty tag":        {map[string]any{"tags": []string{""}}, []string{"tags[0]"}},
 		"many tags":        {map[string]any{"tags": strings.Split(strings.Repeat("x,", 50)+"x", ",")}, []string{"tags"}},
 		"past":             {map[string]any{"expiresAt": "2020-01-01T00:00:00Z"}, []string{"expiresAt"}},
+		"year 1":           {map[string]any{"expiresAt": "0001-01-01T00:00:00Z"}, []string{"expiresAt"}},
+		"year 10000":       {map[string]any{"expiresAt": "9999-12-31T23:59:59-01:00"}, []string{"expiresAt"}},
 		"no time":          {map[string]any{"expiresAt": "tomorrow"}, []string{"expiresAt"}},
+		"NUL":              {map[string]any{"identityValue": "a\x00b"}, []string{"identityValue"}},
+		"control in a tag": {map[string]any{"tags": []string{"a", "b\x1f"}}, []string{"tags[1]"}},
+		"long label":       {map[string]any{"label": strings.Repeat("x", 201)}, []string{"label"}},
+		"long key":         {map[string]any{"key": strings.Repeat("x", 101)}, []string{"key"}},
+		"long link":        {map[string]any{"policyLink": "https://a.example/" + strings.Repeat("x", 2000)}, []string{"policyLink"}},
 		"all at once":      {map[string]any{"key": "", "ipAddress": "x", "policyLink": "x"}, []string{"key", "ipAddress", "policyLink"}},
 		"long identity":    {map[string]any{"identityValue": strings.Repeat("x", 256)}, []string{"identityValue"}},
 		"long external id": {map[string]any{"externalId": strings.Repeat("x", 256)}, []string{"externalId"}},
@@ -107,7 +114,9 @@ func testAuthorizationChange(t *testing.T, d *desk) {
 	require.Equal(t, "New", changed.Text("label"))
 	for body, field := range map[string]string{
 		`{"label":""}`: "label", `{"expiresAt":"2020-01-01T00:00:00Z"}`: "expiresAt", `{"key":"other"}`: "key",
-		`{"identityValue":"B-9"}`: "identityValue", `{"policyLink":"x"}`: "policyLink",
+		`{"identityValue":"B-9"}`: "identityValue", `{"policyLink":"x"}`: "policyLink", `{"expiresAt":"0001-01-01T00:00:00Z"}`: "expiresAt",
+		`{"expiresAt":"9999-12-31T23:59:59-01:00"}`: "expiresAt", `{"borrowerId":"a\u0007"}`: "borrowerId", `{"ipAddress":"::1"}`: "ipAddress",
+		`{"tags":["` + strings.Repeat("x", 65) + `"]}`: "tags[0]", `{"hasSignatures":true}`: "hasSignatures",
 	} {
 		s.Do(t, http.MethodPatch, s.path(""), apitest.Raw(body)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
 	}
@@ -171,11 +180,36 @@ func testAuthorizationList(t *testing.T, d *desk) {
 	require.Equal(t, "10", c.Get(t, "/v1/authorizations").Text("pagination.perPage"))
 	for query, field := range map[string]string{
 		"?per-page=101": "per-page", "?page=0": "page", "?sort-by=tags": "sort-by", "?sort-direction=up": "sort-direction", "?unknown=1": "unknown",
-		"?cursor=&sort-by=key": "cursor",
+		"?cursor=&sort-by=key": "cursor", "?search=%1F": "search", "?search=a%00": "search", "?key=%07": "key", "?borrower-id=%7F": "borrower-id",
+		"?search=" + strings.Repeat("x", 256): "search", "?search=a&search=b": "search", "?search=%FF": "search",
 	} {
 		require.Equal(t, []string{field}, problemOf(t, c.Get(t, "/v1/authorizations"+query).Expect(http.StatusBadRequest)).Fields(), query)
 	}
 	require.Equal(t, "0", d.Tenant(t).As(t, identity.RoleAuditor).Get(t, "/v1/authorizations").Text("pagination.total"))
+}
+
+// testListBySignature orders by a time that not every authorization has.
+func testListBySignature(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	var ids []string
+	for i := range 3 {
+		s.id = s.create(t)
+		ids = append(ids, s.id)
+		if i > 0 {
+			otpID, code := s.start(t, s.id+"@example.com")
+			s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+		}
+	}
+	for direction, want := range map[string][]string{"desc": {ids[2], ids[1]}, "asc": {ids[1], ids[2]}} {
+		got := s.Get(t, "/v1/authorizations?sort-by=authorizedAt&sort-direction="+direction).Expect(http.StatusOK)
+		require.Equal(t, want, []string{got.Text("data[0].id"), got.Text("data[1].id")}, direction)
+		require.Nil(t, got.Value("data[2].authorizedAt"), "those that are not signed come last")
+		require.Equal(t, "4", got.Text("pagination.total"))
+	}
+	got := s.Get(t, "/v1/authorizations?sort-by=updatedAt").Expect(http.StatusOK)
+	require.Equal(t, ids[2], got.Text("data[0].id"), "a signature is an update")
+	require.Equal(t, true, got.Value("data[0].hasSignatures"))
 }
 
 func testAuthorizationDeletion(t *testing.T, d *desk) {
@@ -249,6 +283,16 @@ func testMessageTemplates(t *testing.T, d *desk) {
 	} {
 		s.Put(t, "/v1/message-templates/mine", body).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
 	}
+	for field, body := range map[string]map[string]any{
+		"subject": {"subject": "a\x1b[31m", "text": "{{code}}"},
+		"text":    {"subject": "x", "text": "{{code}}\x07"},
+	} {
+		s.Put(t, "/v1/message-templates/mine", body).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
+	}
+	s.Put(t, "/v1/message-templates/mine", map[string]any{"subject": strings.Repeat("x", 201), "text": strings.Repeat("x", 2001), "html": "x"}).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "subject", "text", "html")
+	s.Put(t, "/v1/message-templates/mine", map[string]any{}).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "subject", "text")
 	for _, text := range []string{"{{code}} {{name}}", "{{code}} {{.Secret}}", `{{code}} {{printf "x"}}`} {
 		s.Put(t, "/v1/message-templates/mine", map[string]any{"subject": "x", "text": text}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "text")
 	}
@@ -266,6 +310,19 @@ func testMessageTemplates(t *testing.T, d *desk) {
 	s.Delete(t, "/v1/message-templates/mine").Expect(http.StatusNoContent)
 	s.Delete(t, "/v1/message-templates/default").Expect(http.StatusNoContent)
 	d.Tenant(t).As(t, identity.RoleAdmin).Get(t, "/v1/message-templates/mine").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+
+	// The default can be replaced, and comes back when it is deleted.
+	replaced := s.Put(t, "/v1/message-templates/default", map[string]any{"subject": "Hola", "text": "{{code}}"}).Expect(http.StatusOK)
+	require.Regexp(t, timePattern, replaced.Text("createdAt"))
+	require.Equal(t, "Hola", s.Get(t, "/v1/message-templates/default").Text("subject"))
+	s.Delete(t, "/v1/message-templates/default").Expect(http.StatusNoContent)
+	require.Contains(t, s.Get(t, "/v1/message-templates/default").Text("subject"), "{{label}}")
+
+	s.exec(t, `INSERT INTO message_templates (tenant_id, id, subject, body) SELECT $1, 'many-' || n, 'x', '{{code}}' FROM generate_series(1, 200) n`, s.tenant.ID)
+	body := map[string]any{"subject": "x", "text": "{{code}} again"}
+	s.Put(t, "/v1/message-templates/one-more", body).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	s.Get(t, "/v1/message-templates/one-more").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.Put(t, "/v1/message-templates/many-7", body).Expect(http.StatusOK)
 }
 
 func testEvidence(t *testing.T, d *desk) {

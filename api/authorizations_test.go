@@ -41,6 +41,9 @@ func TestAuthorizations(t *testing.T) {
 		"refused attachments":     testRefusedAttachments,
 		"changes supersede":       testChangesSupersedeTheCode,
 		"evidence while deleting": testEvidenceWhileDeleting,
+		"attempts while deleting": testAttemptsWhileDeleting,
+		"signed sort last":        testListBySignature,
+		"discarded delivery":      testDiscardedDelivery,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -312,6 +315,8 @@ func testSigningRefuses(t *testing.T, d *desk) {
 		"no address":        {map[string]any{"value": "ana"}, "value"},
 		"two addresses":     {map[string]any{"value": "a@example.com,b@example.com"}, "value"},
 		"with a name":       {map[string]any{"value": "Ana <ana@example.com>"}, "value"},
+		"control":           {map[string]any{"value": "ana\u0085@example.com"}, "value"},
+		"template control":  {map[string]any{"templateId": "a\x07"}, "templateId"},
 		"line break":        {map[string]any{"value": "ana@example.com\r\nBcc: b@example.com"}, "value"},
 		"no domain":         {map[string]any{"value": "ana@localhost"}, "value"},
 		"too long":          {map[string]any{"value": strings.Repeat("a", 250) + "@example.com"}, "value"},

@@ -3,9 +3,11 @@ package consent
 import (
 	"context"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 
+	"tranche/internal/fault"
 	"tranche/queries"
 )
 
@@ -36,9 +38,24 @@ type Window struct {
 	Limit  int
 }
 
+// faults are what is wrong with the filter: control characters stand between
+// the fields that a search looks through.
+func (f *Filter) faults() (details []fault.Detail) {
+	for _, part := range []field{{"borrower-id", f.BorrowerID}, {"key", f.Key}, {"search", f.Search}} {
+		if strings.ContainsFunc(part.text, unicode.IsControl) {
+			details = append(details, fault.Detail{Field: part.name, Message: "must not have control characters"})
+		}
+	}
+	return details
+}
+
 // List returns the authorizations of the tenant within a window, and how many
-// match in all, counted up to countMax.
+// match in all, counted up to countMax. A filter that nothing can match because
+// it has control characters is fault.Invalid.
 func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, sort Sort, window Window, countMax int) ([]*Authorization, int, error) {
+	if details := filter.faults(); len(details) > 0 {
+		return nil, 0, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+	}
 	borrower, key := optional(filter.BorrowerID), optional(filter.Key)
 	search := optional(strings.ToLower(filter.Search))
 	var rows []queries.AuthorizationListNewestRow

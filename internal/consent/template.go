@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -115,8 +116,11 @@ func InspectTemplate(members map[string]any) []fault.Detail {
 
 func (t *Template) faults() (details []fault.Detail) {
 	add := func(field, text string) { details = append(details, fault.Detail{Field: field, Message: text}) }
-	if strings.ContainsAny(t.Subject, "\r\n") {
-		add("subject", "must be one line")
+	if strings.ContainsFunc(t.Subject, unicode.IsControl) {
+		add("subject", "must be one line without control characters")
+	}
+	if strings.ContainsFunc(t.Text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) }) {
+		add("text", "must not have control characters but tabs and line breaks")
 	}
 	if !slices.Contains(placeholders(t.Text), "code") {
 		add("text", "must have {{code}} in it")

@@ -26,6 +26,7 @@ type office struct {
 	keys     *seal.Keyring
 	tenantID uuid.UUID
 	actor    consent.Actor
+	mailbox  string
 }
 
 func open(t *testing.T, keyText string) *office {
@@ -37,11 +38,11 @@ func open(t *testing.T, keyText string) *office {
 	require.NoError(t, err)
 	tenantID := pgtest.Tenant(t, pool).ID
 	o := &office{
-		pool: pool, keys: keys, tenantID: tenantID,
+		pool: pool, keys: keys, tenantID: tenantID, mailbox: t.TempDir(),
 		actor: consent.Actor{ClientID: pgtest.Client(t, pool, tenantID).ID, IPAddress: "203.0.113.7", UserAgent: "test"},
 	}
 	o.Service = consent.New(consent.Config{
-		Pool: pool, Jobs: client, Store: storage.New(pool), Keys: keys, Senders: message.Senders{message.Email: message.Folder{Dir: t.TempDir()}},
+		Pool: pool, Jobs: client, Store: storage.New(pool), Keys: keys, Senders: message.Senders{message.Email: message.Folder{Dir: o.mailbox}},
 		Log: slog.New(slog.DiscardHandler),
 	})
 	return o

@@ -200,8 +200,12 @@ func TestGatewayConfiguration(t *testing.T) {
 		"without to":   func(c *message.GatewayConfig) { c.Body = `{"text":"{{text}}"}` },
 		"plain secret": func(c *message.GatewayConfig) { c.Secret = strings.Repeat("s", 32) },
 		"no base64":    func(c *message.GatewayConfig) { c.Secret = "whsec_" + strings.Repeat("!", 32) },
-		"short secret": func(c *message.GatewayConfig) { c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23)) },
-		"long secret":  func(c *message.GatewayConfig) { c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65)) },
+		"short secret": func(c *message.GatewayConfig) {
+			c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23))
+		},
+		"long secret": func(c *message.GatewayConfig) {
+			c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65))
+		},
 	} {
 		config := plainConfig("https://gateway.example")
 		change(&config)

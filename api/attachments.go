@@ -38,7 +38,7 @@ func attachmentRoutes(s *Server) {
 		id: "uploadAttachment", method: http.MethodPut, path: attachmentPath, tag: "Stores",
 		summary: "Upload a file",
 		description: "Takes the bytes of a file at the address that generate-upload-signed-url gave. Content-Length is required and Content-Type must be the one given there. " +
-			"The first complete upload wins: the same bytes again are answered alike, others with 409. An upload that breaks off leaves nothing.",
+			"The first complete upload wins: the same bytes again are answered alike, others with 409. An upload that breaks off leaves nothing. A file takes 200 requests a minute.",
 		errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict},
 	}, huma.Operation{
 		Parameters: signedParameters(),
@@ -54,7 +54,7 @@ func attachmentRoutes(s *Server) {
 	registerRaw(s, operation{
 		id: "downloadAttachment", method: http.MethodGet, path: attachmentPath, tag: "Stores",
 		summary:     "Download a file",
-		description: "Gives the bytes of a file at a download address of a package. Range requests are answered.",
+		description: "Gives the bytes of a file at a download address of a package. Range requests are answered. A file takes 200 requests a minute.",
 		errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
 	}, huma.Operation{
 		Parameters: signedParameters(),
@@ -99,8 +99,21 @@ func downloadContent() map[string]*huma.MediaType {
 	return content
 }
 
+// granted returns what the address of a request permits, within the limit of
+// the file that it leads to.
+func (s *Server) granted(r *http.Request, action storage.Action) (storage.Grant, error) {
+	grant, err := s.config.Signer.Verify(action, chi.URLParam(r, "attachmentId"), r.URL.Query())
+	if err != nil {
+		return storage.Grant{}, err
+	}
+	if err := s.config.Identity.CheckTenant(r.Context(), grant.TenantID); err != nil {
+		return storage.Grant{}, err
+	}
+	return grant, s.config.Identity.AdmitAddress(r.Context(), grant.AttachmentID)
+}
+
 func (s *Server) uploadAttachment(w http.ResponseWriter, r *http.Request) error {
-	grant, err := s.config.Signer.Verify(storage.ActionUpload, chi.URLParam(r, "attachmentId"), r.URL.Query())
+	grant, err := s.granted(r, storage.ActionUpload)
 	if err != nil {
 		return err
 	}
@@ -159,7 +172,7 @@ func (u *uploadReader) Read(p []byte) (int, error) {
 }
 
 func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) error {
-	grant, err := s.config.Signer.Verify(storage.ActionDownload, chi.URLParam(r, "attachmentId"), r.URL.Query())
+	grant, err := s.granted(r, storage.ActionDownload)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,10 @@ func TestRefusalsAreCounted(t *testing.T) {
 		}
 		replica.Anonymous().Post(t, "/identity/resources/auth/v1/api-token", map[string]any{"clientId": reader.ClientID, "secret": "wrong"}).
 			Expect(http.StatusUnauthorized)
+		replica.Anonymous().Get(t, "/v1/stores/attachments/"+unknownID+"?signature=c2ln&tenant=&name=&type=&size=&expires=").Expect(http.StatusForbidden)
+		replica.WithToken(tenant.With(t, identity.ScopeAuthorizationsWrite).Token).Post(t, "/v1/authorizations", map[string]any{
+			"tenant": "another", "key": "credit", "identityKey": "email", "identityValue": "ada@example.com",
+		}).Expect(http.StatusForbidden)
 	})
 	type kind struct {
 		Status int
@@ -92,15 +96,19 @@ func TestRefusalsAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		for _, row := range rows {
 			require.Zero(t, row.Minute.Second())
-			require.Equal(t, tenantID != uuid.Nil, row.ClientID != nil && row.ClientID.String() == reader.ClientID)
+			require.Equal(t, tenantID != uuid.Nil, row.ClientID != nil)
 			got[kind{row.Status, row.Reason}] += row.Count // a minute may have ended meanwhile
 		}
 		return got
 	}
-	require.Empty(t, cmp.Diff(map[kind]int64{{403, "the token lacks the scope workflows:write"}: 3}, counts(tenant.ID)))
+	require.Empty(t, cmp.Diff(map[kind]int64{
+		{403, "the token lacks the scope workflows:write"}:          3,
+		{403, "the member tenant must name the token's own tenant"}: 1,
+	}, counts(tenant.ID)))
 	require.Empty(t, cmp.Diff(map[kind]int64{
 		{401, "a bearer token is required"}:                 3,
 		{401, "the access token is invalid or has expired"}: 3,
 		{401, "the client id or the secret is wrong"}:       1,
+		{403, "the signature of this address is not valid"}: 1,
 	}, counts(uuid.Nil)))
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -32,16 +33,13 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	}
 	p, err := s.verify(ctx)
 	if err != nil {
-		s.noteRefusal(audit.Refusal{}, err)
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}
 	noted := context.WithValue(noteTenant(ctx.Context(), p.TenantSlug), principalKey{}, p)
 	noted = audit.WithOrigin(noted, p.ClientID.String(), requestID(noted))
 	if !p.Has(scope) {
-		err := fault.New(fault.Forbidden, "the token lacks the scope %s", scope)
-		s.noteRefusal(audit.Refusal{TenantID: p.TenantID, ClientID: p.ClientID}, err)
-		problem := s.problem(noted, err)
+		problem := s.problem(noted, fault.New(fault.Forbidden, "the token lacks the scope %s", scope))
 		problem.header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s"`, scope))
 		s.refuse(ctx, problem)
 		return
@@ -63,13 +61,12 @@ func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
 
 // noteRefusal has a request counted that is answered with 401 or 403. The texts
 // of such errors are few and repeat nothing that was sent.
-func (s *Server) noteRefusal(refusal audit.Refusal, err error) {
-	f := fault.From(err)
-	if s.config.Refused == nil || f.Kind != fault.Unauthorized && f.Kind != fault.Forbidden {
+func (s *Server) noteRefusal(ctx context.Context, p *Problem) {
+	if s.config.Refused == nil || p.status != http.StatusUnauthorized && p.status != http.StatusForbidden {
 		return
 	}
-	refusal.Status, refusal.Reason = answerOf(f.Kind).status, f.Message
-	s.config.Refused(refusal)
+	who := principal(ctx)
+	s.config.Refused(audit.Refusal{TenantID: who.TenantID, ClientID: who.ClientID, Status: p.status, Reason: p.Message})
 }
 
 // refuse answers with a problem instead of calling the handler.

@@ -2,6 +2,9 @@ package api_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -73,6 +76,71 @@ func TestRateLimits(t *testing.T) {
 		_, err = services[0].Pool.Exec(t.Context(), `TRUNCATE rate_limits, rate_limit_hits`)
 		require.NoError(t, err)
 	}
+}
+
+// An address that needs no token takes 200 requests a minute over all replicas,
+// and nothing of what its tenant may: not even one that is unlimited or has
+// used up its own.
+func TestAddressesAreLimited(t *testing.T) {
+	t.Parallel()
+	services := replicas(t)
+	tenant := services[0].Tenant(t)
+	admin := tenant.As(t, identity.RoleAdmin)
+	callbacks := make(chan string, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { callbacks <- r.URL.Query().Get("to") }))
+	defer target.Close()
+	publishGraph(t, admin, "asked", `[
+		{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
+		{"id":"answer","type":"wait-for-signal","config":{}}]`, `[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]`)
+	admin.Post(t, "/v1/workflows/asked/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted)
+	upload := func() string {
+		return admin.Post(t, "/v1/stores/packages/commands/attachments/generate-upload-signed-url", apitest.Raw(`{"fileName":"x.csv"}`)).
+			Expect(http.StatusCreated).Text("signedUrl")
+	}
+	file := upload()
+	for _, c := range []struct {
+		method, address, kind string
+		admitted              []int
+	}{
+		{http.MethodPut, file, "text/csv", []int{http.StatusOK}},
+		{http.MethodPost, <-callbacks, "application/json", []int{http.StatusAccepted, http.StatusBadRequest}},
+	} {
+		of, err := url.Parse(c.address)
+		require.NoError(t, err)
+		ask := func(s *apitest.Service) *apitest.Answer {
+			return s.Anonymous().Do(t, c.method, of.RequestURI(), []byte(`{}`), apitest.Header{Name: "Content-Type", Value: c.kind})
+		}
+		var count, refused atomic.Int64
+		var wait sync.WaitGroup
+		for i := range 6 {
+			wait.Go(func() {
+				for range 36 {
+					switch answer := ask(services[i%3]); {
+					case answer.Status == http.StatusTooManyRequests:
+						refused.Add(1)
+					case slices.Contains(c.admitted, answer.Status):
+						count.Add(1)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		require.Equal(t, []int64{200, 16}, []int64{count.Load(), refused.Load()}, c.address)
+		limited := ask(services[1])
+		limited.ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
+		require.Regexp(t, `^([1-9]|[1-5][0-9]|60)$`, limited.Header.Get("Retry-After"))
+	}
+
+	// Another address has its own, until its tenant is revoked.
+	put := func(address string) *apitest.Answer {
+		return services[0].Anonymous().Do(t, http.MethodPut, address, []byte("a\n1\n"), apitest.Header{Name: "Content-Type", Value: "text/csv"})
+	}
+	other := upload()
+	put(other).Expect(http.StatusOK)
+	require.NoError(t, pgx.BeginFunc(t.Context(), services[0].Pool, func(tx pgx.Tx) error {
+		return identity.RevokeTenant(t.Context(), tx, tenant.Tenant)
+	}))
+	require.Eventually(t, func() bool { return put(other).Status == http.StatusForbidden }, 5*time.Second, 50*time.Millisecond)
 }
 
 func TestRateLimitHeaders(t *testing.T) {

@@ -88,8 +88,8 @@ func answerOf(kind fault.Kind) answer {
 	}
 }
 
-// newProblem turns an error into the answer for it and logs what the answer
-// must not show.
+// newProblem turns an error into the answer for it, logs what the answer must
+// not show, and has refusals counted.
 func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fault.Wrap(err, fault.Unavailable, "the request was cancelled")
@@ -118,6 +118,7 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	if f.Kind == fault.Unauthorized {
 		p.header.Set("WWW-Authenticate", "Bearer")
 	}
+	s.noteRefusal(ctx, p)
 	return p
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"tranche/internal/audit"
 	"tranche/internal/identity"
 )
 
@@ -101,17 +100,16 @@ func tokenRoutes(s *Server) {
 
 func (s *Server) issueToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
 	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret, callerAddress(ctx))
-	return s.tokenAnswer(token, err)
+	return tokenAnswer(token, err)
 }
 
 func (s *Server) refreshToken(ctx context.Context, in *refreshInput) (*tokenOutput, error) {
 	token, err := s.config.Identity.RefreshToken(ctx, in.Body.RefreshToken, callerAddress(ctx))
-	return s.tokenAnswer(token, err)
+	return tokenAnswer(token, err)
 }
 
-func (s *Server) tokenAnswer(token identity.Token, err error) (*tokenOutput, error) {
+func tokenAnswer(token identity.Token, err error) (*tokenOutput, error) {
 	if err != nil {
-		s.noteRefusal(audit.Refusal{}, err)
 		return nil, err
 	}
 	return &tokenOutput{Body: TokenAnswer{

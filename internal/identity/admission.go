@@ -25,6 +25,14 @@ const (
 	limitTokenFailures LimitCategory = "token failure"
 )
 
+// addressPerMinute is what an address that carries its own permission takes: a
+// file's signed one, or a callback.
+const (
+	addressPerMinute = 200
+
+	limitAddress LimitCategory = "address"
+)
+
 // Allowance is what is left of a limit.
 type Allowance struct {
 	Limit     Limit // PerMinute is Unlimited where nothing was counted
@@ -55,6 +63,24 @@ func (s *Service) Admit(ctx context.Context, principal Principal, category Limit
 		}
 	}
 	return Allowance{Limit: Limit{Category: category}}, nil
+}
+
+// AdmitAddress counts a request to an address that needs no token, by what it
+// leads to: 200 in any 60 s. They do not count against the tenant's limits, or
+// who holds one address could use up what the tenant's own calls may take.
+func (s *Service) AdmitAddress(ctx context.Context, subject uuid.UUID) error {
+	_, err := s.take(ctx, s.pool, subject, Limit{limitAddress, addressPerMinute})
+	return err
+}
+
+// CheckTenant returns fault.Forbidden within 5 s of the tenant's revocation:
+// for permissions that name it and outlive its tokens.
+func (s *Service) CheckTenant(ctx context.Context, tenantID uuid.UUID) error {
+	current, err := s.watch.get(ctx)
+	if err == nil && current.isRevoked(tenantID) {
+		err = fault.New(fault.Forbidden, "the tenant of this address is revoked")
+	}
+	return err
 }
 
 // limitsOf returns a tenant's limits, a few seconds old at most. Those of a

@@ -51,7 +51,8 @@ func authorizationAttachmentRoutes(s *Server) {
 		id: "attachToAuthorization", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/attachments", tag: "Authorizations",
 		summary: "Get an address for an attachment",
 		description: "**[ext]** Gives an address that takes one file of the authorization: PUT the raw file to signedUrl with the Content-Type given here. " +
-			"An authorization takes 20 files, until it is signed; the signature is evidence of their hashes.",
+			"An authorization takes 20 files, until it is signed; the signature is evidence of their hashes. " +
+			"Upload before a code is asked for: that withdraws the addresses whose upload is not complete. A code that is open is superseded.",
 		scope: identity.ScopeAuthorizationsWrite, category: authorizations, status: http.StatusCreated,
 		requestExample:  `{"fileName":"identity-card.pdf"}`,
 		responseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?expires=1795226065&signature=c2ln","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13.pdf","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13","contentType":"application/pdf","expiresAt":"2026-11-21T02:24:25.000Z"}`,
@@ -73,7 +74,7 @@ func authorizationAttachmentRoutes(s *Server) {
 	}, s.getAuthorizationAttachment)
 	register(s, operation{
 		id: "deleteAuthorizationAttachment", method: http.MethodDelete, path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", tag: "Authorizations",
-		summary: "Delete an attachment of an authorization", description: "**[ext]** Removes a file for good, until the authorization is signed.",
+		summary: "Delete an attachment of an authorization", description: "**[ext]** Removes a file for good, until the authorization is signed, and supersedes a code that is open.",
 		scope: identity.ScopeAuthorizationsWrite, category: authorizations,
 		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.deleteAuthorizationAttachment)

@@ -73,9 +73,10 @@ func signatureRoutes(s *Server) {
 	register(s, operation{
 		id: "startSigning", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/signatures", tag: "Authorizations",
 		summary: "Send a one-time password",
-		description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before. " +
+		description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before, and so does every change of the authorization or its files. " +
+			"The code covers the files that are complete; addresses whose upload is not are withdrawn. " +
 			"429: a contact and an authorization get one code in 60 s, a contact 5 in 10 minutes and 10 a day. " +
-			"409: the authorization is signed, has expired, or has had its 20 codes. " +
+			"409: the authorization is signed, has expired, or has had its 20 codes, which no waiting changes. " +
 			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
 		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusCreated,
 		idempotent:      idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},

@@ -73,7 +73,7 @@ func authorizationWriteRoutes(s *Server) {
 		id: "updateAuthorization", method: http.MethodPatch, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
 		summary: "Change an authorization",
 		description: "**[ext]** Changes the members that the body has and leaves the others as they are; an empty text removes. " +
-			"An authorization that is signed can not be changed any more.",
+			"A code that is open is superseded: ask for another one. An authorization that is signed can not be changed any more.",
 		scope: identity.ScopeAuthorizationsWrite, category: authorizations,
 		requestExample:  `{"externalId":"crm-991","tags":["web"]}`,
 		responseExample: authorizationExample,

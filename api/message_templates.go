@@ -23,7 +23,7 @@ type MessageTemplate struct {
 
 // MessageTemplateWrite is what a template is made of.
 type MessageTemplateWrite struct {
-	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an e-mail: one line, with {{label}} and the other places as in the text." example:"Your code for {{label}}"`
+	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an e-mail: one line without control characters, with {{label}} and the other places as in the text." example:"Your code for {{label}}"`
 	Text    string `json:"text" minLength:"1" maxLength:"2000" doc:"The message, in plain text. {{code}} has to be in it; {{expiresInMinutes}} and {{label}} may be." example:"Your code: {{code}}"`
 }
 

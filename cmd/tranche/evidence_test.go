@@ -134,7 +134,8 @@ func TestEvidenceVerify(t *testing.T) {
 		{"missing records", records, `record 1 is missing`},
 		{"missing everything", change{records.there + heads.there, records.back + heads.back}, `the record authorization_created of authorization .* is missing`},
 		{
-			"signed by hand", change{`UPDATE authorizations SET authorized_at = now() WHERE authorized_at IS NULL`, `UPDATE authorizations SET authorized_at = NULL WHERE deleted_at IS NOT NULL`},
+			"signed by hand",
+			change{`UPDATE authorizations SET authorized_at = now() WHERE deleted_at IS NOT NULL`, `UPDATE authorizations SET authorized_at = NULL WHERE deleted_at IS NOT NULL`},
 			`the record signed of authorization .* is missing`,
 		},
 	} {

@@ -18,7 +18,8 @@ type Question struct {
 	Key           string
 	IdentityKey   string
 	IdentityValue string
-	// BorrowerID, where set, leaves out authorizations of other borrowers.
+	// BorrowerID, where set, leaves out authorizations that are not this
+	// borrower's: by their borrower or, if they name none, by their identity.
 	BorrowerID string
 }
 

@@ -14,6 +14,7 @@ import (
 const (
 	codeAuthorizationRequired = "AUTHORIZATION_REQUIRED"
 	authorizationRequired     = "there is no signed, unexpired authorization of this key and identity"
+	borrowersRequired         = authorizationRequired + " that is this borrower's"
 )
 
 // AuthorizationQuery asks for a signed, unexpired authorization.
@@ -22,8 +23,8 @@ type AuthorizationQuery struct {
 	Key           string
 	IdentityKey   string
 	IdentityValue string
-	// BorrowerID, where the execution has one, leaves out authorizations of
-	// other borrowers.
+	// BorrowerID, where the execution has one, leaves out authorizations that are
+	// not this borrower's.
 	BorrowerID string
 }
 
@@ -93,13 +94,20 @@ func (p *authorizationCheck) Run(ctx context.Context, call *workflow.Call) (work
 		}
 	}
 	if !ok {
-		return workflow.Result{}, failure(codeAuthorizationRequired, authorizationRequired)
+		return workflow.Result{}, unauthorized(q)
 	}
 	return workflow.Result{Output: map[string]any{
 		"authorizationId": found.ID.String(),
 		"authorizedAt":    stamp(found.AuthorizedAt),
 		"expiresAt":       stamp(found.ExpiresAt),
 	}}, nil
+}
+
+func unauthorized(q AuthorizationQuery) error {
+	if q.BorrowerID != "" {
+		return failure(codeAuthorizationRequired, borrowersRequired)
+	}
+	return failure(codeAuthorizationRequired, authorizationRequired)
 }
 
 // stamp is a time as expressions and answers have it.

@@ -35,9 +35,9 @@ const (
 )
 
 const (
-	// attemptsMax is high because a crash costs an attempt too: a job must
+	// AttemptsMax is high because a crash costs an attempt too: a job must
 	// outlive any series of them.
-	attemptsMax        = 1000
+	AttemptsMax        = 1000
 	completedRetention = 15 * time.Minute
 	// softStopTimeout is how long a stop waits before it interrupts running
 	// jobs, which then go back to the queue without using an attempt.
@@ -50,6 +50,13 @@ const (
 	// outlive its code, about.
 	otpExpiryInterval = time.Minute
 )
+
+// InsertChannel is where River's clients listen for jobs that are inserted.
+// Whoever inserts one by a statement of its own says InsertNotice there.
+const InsertChannel = Schema + ".river_insert"
+
+// InsertNotice says that a queue has a job.
+func InsertNotice(queue string) string { return `{"queue": "` + queue + `"}` }
 
 // Config is what a client needs to know.
 type Config struct {
@@ -69,7 +76,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		Logger:                      c.Logger,
 		FetchCooldown:               fetchCooldown,
 		FetchPollInterval:           time.Second,
-		MaxAttempts:                 attemptsMax,
+		MaxAttempts:                 AttemptsMax,
 		CompletedJobRetentionPeriod: completedRetention,
 		SoftStopTimeout:             softStopTimeout,
 		// Workers bound their own time; what a dead process held is given back

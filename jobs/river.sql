@@ -8,6 +8,7 @@ CREATE TABLE river.river_job (
     scheduled_at timestamptz           NOT NULL,
     kind         text                  NOT NULL,
     queue        text                  NOT NULL,
+    max_attempts smallint              NOT NULL,
     args         jsonb                 NOT NULL,
     errors       jsonb[]
 );

@@ -427,88 +427,6 @@ func (q *Queries) ExecutionGetStatus(ctx context.Context, db DBTX, arg Execution
 	return i, err
 }
 
-const executionInsert = `-- name: ExecutionInsert :execrows
-WITH active AS (
-    SELECT w.id, w.alias, w.version, w.type FROM workflows w
-    WHERE w.tenant_id = $1 AND w.id = $5 AND w.status = 'active'
-), execution AS (
-    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
-        billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
-        tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
-    SELECT $6, $1, active.id, active.alias, active.version, active.type, $7,
-        $8, $9, $10::text[], $11, $12::uuid, $13, $14,
-        $15, $16::integer, $17, $18, $19::timestamptz,
-        $20::timestamptz, $21::timestamptz, $22::timestamptz,
-        $23::uuid, $24::uuid
-    FROM active
-    RETURNING id
-)
-INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
-SELECT execution.id, $1, $2::json, $3::json, $4::json FROM execution
-`
-
-type ExecutionInsertParams struct {
-	TenantID       uuid.UUID
-	Input          []byte
-	State          []byte
-	Result         []byte
-	WorkflowID     uuid.UUID
-	ID             uuid.UUID
-	PrincipalID    string
-	BillableID     *string
-	BorrowerID     *string
-	Tags           []string
-	IsTest         bool
-	RescoreOf      *uuid.UUID
-	Status         string
-	IsSuccess      bool
-	SourceFailed   bool
-	StatusCode     *int32
-	TasksCompleted int32
-	TasksFailed    int32
-	CreatedAt      time.Time
-	StartedAt      *time.Time
-	CompletedAt    *time.Time
-	DeadlineAt     *time.Time
-	LeaseToken     *uuid.UUID
-	LeaseProcessID *uuid.UUID
-}
-
-// Records an execution with its payload if its workflow is still active; no row
-// means that it is not, or is gone.
-func (q *Queries) ExecutionInsert(ctx context.Context, db DBTX, arg ExecutionInsertParams) (int64, error) {
-	result, err := db.Exec(ctx, executionInsert,
-		arg.TenantID,
-		arg.Input,
-		arg.State,
-		arg.Result,
-		arg.WorkflowID,
-		arg.ID,
-		arg.PrincipalID,
-		arg.BillableID,
-		arg.BorrowerID,
-		arg.Tags,
-		arg.IsTest,
-		arg.RescoreOf,
-		arg.Status,
-		arg.IsSuccess,
-		arg.SourceFailed,
-		arg.StatusCode,
-		arg.TasksCompleted,
-		arg.TasksFailed,
-		arg.CreatedAt,
-		arg.StartedAt,
-		arg.CompletedAt,
-		arg.DeadlineAt,
-		arg.LeaseToken,
-		arg.LeaseProcessID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const executionLease = `-- name: ExecutionLease :one
 UPDATE executions e SET
     status = 'running',
@@ -632,50 +550,145 @@ func (q *Queries) ExecutionUnlease(ctx context.Context, db DBTX, arg ExecutionUn
 	return result.RowsAffected(), nil
 }
 
-const sysExecutionInsertMany = `-- name: SysExecutionInsertMany :execrows
+const sysExecutionInsert = `-- name: SysExecutionInsert :many
 WITH request AS (
-    SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id,
-        unnest($4::text[]) AS principal_id, unnest($5::text[]) AS borrower_id,
-        unnest($6::boolean[]) AS is_test, unnest($7::timestamptz[]) AS created_at, unnest($8::text[]) AS input
+    SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS workflow_id,
+        unnest($6::text[]) AS principal_id, unnest($7::text[]) AS billable_id,
+        unnest($8::text[]) AS borrower_id, unnest($9::text[]) AS tags, unnest($10::boolean[]) AS is_test,
+        unnest($11::uuid[]) AS rescore_of, unnest($12::text[]) AS status,
+        unnest($13::boolean[]) AS source_failed, unnest($14::integer[]) AS status_code,
+        unnest($15::integer[]) AS tasks_completed, unnest($16::integer[]) AS tasks_failed,
+        unnest($17::timestamptz[]) AS created_at, unnest($18::timestamptz[]) AS started_at,
+        unnest($19::timestamptz[]) AS completed_at, unnest($20::timestamptz[]) AS deadline_at,
+        unnest($21::uuid[]) AS lease_token, unnest($22::uuid[]) AS lease_process_id,
+        unnest($23::text[]) AS input, unnest($24::text[]) AS state, unnest($25::text[]) AS result,
+        unnest($26::text[]) AS job_state, unnest($27::timestamptz[]) AS job_at, unnest($28::text[]) AS job_args
 ), execution AS (
-    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
-        is_test, status, created_at)
-    SELECT request.id, w.tenant_id, w.id, w.alias, w.version, w.type, request.principal_id, NULLIF(request.borrower_id, ''),
-        request.is_test, 'pending', request.created_at
-    FROM request JOIN workflows w ON w.tenant_id = request.tenant_id AND w.id = request.workflow_id AND w.status = 'active'
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
+        billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
+    SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, NULLIF(r.billable_id, ''), NULLIF(r.borrower_id, ''),
+        CASE r.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(r.tags::json)) END, r.is_test,
+        NULLIF(r.rescore_of, '00000000-0000-0000-0000-000000000000'::uuid), r.status, r.status = 'completed', r.source_failed,
+        NULLIF(r.status_code, 0), r.tasks_completed, r.tasks_failed, r.created_at, NULLIF(r.started_at, '0001-01-01 00:00:00Z'::timestamptz),
+        NULLIF(r.completed_at, '0001-01-01 00:00:00Z'::timestamptz), NULLIF(r.deadline_at, '0001-01-01 00:00:00Z'::timestamptz),
+        NULLIF(r.lease_token, '00000000-0000-0000-0000-000000000000'::uuid),
+        NULLIF(r.lease_process_id, '00000000-0000-0000-0000-000000000000'::uuid)
+    -- LIMIT has each workflow looked up by its key, however few the plan expects.
+    FROM request r CROSS JOIN LATERAL (
+        SELECT wf.alias, wf.version, wf.type FROM workflows wf
+        WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
     RETURNING id
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT r.id, r.tenant_id, r.input::json, NULLIF(r.state, '')::json, NULLIF(r.result, '')::json
+    FROM request r JOIN execution ON execution.id = r.id
+), job AS (
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state, scheduled_at)
+    SELECT $29, $30, $31, r.job_args::jsonb, r.job_state::river.river_job_state,
+        COALESCE(NULLIF(r.job_at, '0001-01-01 00:00:00Z'::timestamptz), now())
+    FROM request r JOIN execution ON execution.id = r.id WHERE r.job_state <> ''
+    RETURNING id, state, (args ->> 'execution_id')::uuid AS execution_id
 )
-INSERT INTO execution_payloads (execution_id, tenant_id, input)
-SELECT request.id, request.tenant_id, request.input::json FROM request JOIN execution ON execution.id = request.id
+SELECT execution.id, COALESCE(job.id, 0)::bigint AS job_id,
+    (CASE WHEN job.state = 'available' THEN pg_notify($1, $2) END IS NOT NULL)::boolean AS is_announced
+FROM execution LEFT JOIN job ON job.execution_id = execution.id
 `
 
-type SysExecutionInsertManyParams struct {
-	Ids          []uuid.UUID
-	TenantIds    []uuid.UUID
-	WorkflowIds  []uuid.UUID
-	PrincipalIds []string
-	BorrowerIds  []string
-	IsTest       []bool
-	CreatedAt    []time.Time
-	Inputs       []string
+type SysExecutionInsertParams struct {
+	JobChannel      string
+	JobNotice       string
+	Ids             []uuid.UUID
+	TenantIds       []uuid.UUID
+	WorkflowIds     []uuid.UUID
+	PrincipalIds    []string
+	BillableIds     []string
+	BorrowerIds     []string
+	Tags            []string
+	IsTest          []bool
+	RescoresOf      []uuid.UUID
+	Statuses        []string
+	SourceFailed    []bool
+	StatusCodes     []int32
+	TasksCompleted  []int32
+	TasksFailed     []int32
+	CreatedAt       []time.Time
+	StartedAt       []time.Time
+	CompletedAt     []time.Time
+	DeadlinesAt     []time.Time
+	LeaseTokens     []uuid.UUID
+	LeaseProcessIds []uuid.UUID
+	Inputs          []string
+	States          []string
+	Results         []string
+	JobStates       []string
+	JobsAt          []time.Time
+	JobsArgs        []string
+	JobKind         string
+	JobQueue        string
+	JobAttemptsMax  int16
 }
 
-// Records pending executions with their payloads, those whose workflow is active.
-func (q *Queries) SysExecutionInsertMany(ctx context.Context, db DBTX, arg SysExecutionInsertManyParams) (int64, error) {
-	result, err := db.Exec(ctx, sysExecutionInsertMany,
+type SysExecutionInsertRow struct {
+	ID          uuid.UUID
+	JobID       int64
+	IsAnnounced bool
+}
+
+// Records executions with their payloads, and a job for those that name a state
+// of it, and wakes the workers for the jobs that are available. An execution
+// whose workflow is not active, or gone, has no row. Empty texts, the nil UUID,
+// the status code 0 and the year 1 stand for null.
+func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecutionInsertParams) ([]SysExecutionInsertRow, error) {
+	rows, err := db.Query(ctx, sysExecutionInsert,
+		arg.JobChannel,
+		arg.JobNotice,
 		arg.Ids,
 		arg.TenantIds,
 		arg.WorkflowIds,
 		arg.PrincipalIds,
+		arg.BillableIds,
 		arg.BorrowerIds,
+		arg.Tags,
 		arg.IsTest,
+		arg.RescoresOf,
+		arg.Statuses,
+		arg.SourceFailed,
+		arg.StatusCodes,
+		arg.TasksCompleted,
+		arg.TasksFailed,
 		arg.CreatedAt,
+		arg.StartedAt,
+		arg.CompletedAt,
+		arg.DeadlinesAt,
+		arg.LeaseTokens,
+		arg.LeaseProcessIds,
 		arg.Inputs,
+		arg.States,
+		arg.Results,
+		arg.JobStates,
+		arg.JobsAt,
+		arg.JobsArgs,
+		arg.JobKind,
+		arg.JobQueue,
+		arg.JobAttemptsMax,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []SysExecutionInsertRow{}
+	for rows.Next() {
+		var i SysExecutionInsertRow
+		if err := rows.Scan(&i.ID, &i.JobID, &i.IsAnnounced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sysExecutionListLost = `-- name: SysExecutionListLost :many

@@ -112,28 +112,17 @@ func (r *run) persist(ctx context.Context, write func(context.Context) (int64, e
 // record inserts the execution as running, leased to this process, with the
 // state in which its first effects begin, together with the job that goes on with it should this process die.
 func (r *run) record(ctx context.Context) error {
-	params, err := r.insertion(engine.StatusRunning)
+	row, err := r.insertion(engine.StatusRunning)
 	if err != nil {
 		return err
 	}
-	if params.State, err = json.Marshal(r.engine.State); err != nil {
+	if row.State, err = json.Marshal(r.engine.State); err != nil {
 		return fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
-	params.LeaseToken, params.LeaseProcessID = &r.token, &r.service.ProcessID
-	started, deadline := r.engine.State.StartedAt, r.engine.State.Deadline
-	params.StartedAt, params.DeadlineAt = &started, &deadline
-	var jobID int64
-	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
-		if err := r.insert(ctx, tx, params, r.ongoing()); err != nil {
-			return err
-		}
-		job, err := r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: r.service.Clock().Add(process.DeadAfter)})
-		if err != nil {
-			return fmt.Errorf("insert the job of execution %s: %w", r.id, err)
-		}
-		jobID = job.Job.ID
-		return nil
-	})
+	row.LeaseToken, row.LeaseProcessID = r.token, r.service.ProcessID
+	row.StartedAt, row.DeadlineAt = r.engine.State.StartedAt, r.engine.State.Deadline
+	row.Job = new(r.service.Clock().Add(process.DeadAfter))
+	jobID, err := r.insert(ctx, row, r.ongoing())
 	if err != nil {
 		// The commit may have succeeded all the same; then nobody goes on with it
 		// while this process lives, unless the lease is let go.
@@ -172,22 +161,16 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 // be durable: one commit.
 func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 	o, state := f.Outcome, r.engine.State
-	params, err := r.insertion(o.Status)
+	row, err := r.insertion(o.Status)
 	if err != nil {
 		return err
 	}
-	params.IsSuccess = o.Status == engine.StatusCompleted
-	params.TasksCompleted, params.TasksFailed = int32(o.TasksCompleted), int32(o.TasksFailed)
-	params.SourceFailed, params.StatusCode = o.SourceFailed, new(int32(o.StatusCode))
-	params.StartedAt, params.CompletedAt, params.DeadlineAt = &state.StartedAt, &f.At, &state.Deadline
-	params.Tags, params.Result, params.State = orEmpty(f.Tags), f.ResultText, f.State
-	if r.request.Recorded == nil {
-		err = insert(ctx, r.service.Pool, params)
-	} else {
-		err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error { return r.insert(ctx, tx, params, r.ended(f)) })
-	}
-	if err != nil {
-		return postgres.Translate(err)
+	row.TasksCompleted, row.TasksFailed = o.TasksCompleted, o.TasksFailed
+	row.SourceFailed, row.StatusCode = o.SourceFailed, o.StatusCode
+	row.StartedAt, row.CompletedAt, row.DeadlineAt = state.StartedAt, f.At, state.Deadline
+	row.Tags, row.Result, row.State = f.Tags, f.ResultText, f.State
+	if _, err := r.insert(ctx, row, r.ended(f)); err != nil {
+		return err
 	}
 	r.request = nil
 	close(r.recorded)

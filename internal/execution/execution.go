@@ -48,12 +48,17 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 	held    held
+	inserts group[*newExecution, inserted]
 }
 
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
 	s := &Service{Config: c}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.inserts.bytes = (*newExecution).bytes
+	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
+		return insertAll(ctx, s.Pool, executions)
+	}
 	return s
 }
 

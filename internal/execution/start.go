@@ -3,15 +3,12 @@ package execution
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/engine"
-	"tranche/internal/exactjson"
 	"tranche/internal/postgres"
 	"tranche/queries"
 )
@@ -130,69 +127,14 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 	if err != nil {
 		return Execution{}, err
 	}
-	params, err := r.insertion(engine.StatusPending)
+	row, err := r.insertion(engine.StatusPending)
 	if err != nil {
 		return Execution{}, err
 	}
+	row.Job = &time.Time{} // now
 	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}
-	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if err := r.insert(ctx, tx, params, e); err != nil {
-			return err
-		}
-		_, err := s.Jobs.InsertTx(ctx, tx, r.job(), nil)
-		return err
-	})
-	if err != nil {
-		return Execution{}, fmt.Errorf("start execution %s: %w", r.id, err)
-	}
-	return e, nil
-}
-
-// Pending is an execution that is recorded together with others. Its input
-// matches the workflow's schema and has its defaults.
-type Pending struct {
-	ID          uuid.UUID // a UUIDv7
-	TenantID    uuid.UUID
-	PrincipalID string
-	WorkflowID  uuid.UUID
-	Input       map[string]any
-	IsTest      bool
-}
-
-// RecordTx records executions as pending in the caller's transaction, whose
-// further work is to enqueue the jobs that go on with them. ErrNotActive if the
-// workflow of any is not active.
-func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending) error {
-	if len(executions) == 0 {
-		return nil
-	}
-	var params queries.SysExecutionInsertManyParams
-	for _, e := range executions {
-		input, err := exactjson.Encode(e.Input)
-		if err != nil {
-			return fmt.Errorf("write the input: %w", err)
-		}
-		borrower := ""
-		if id := BorrowerOf(e.Input); id != nil {
-			borrower = *id
-		}
-		params.Ids = append(params.Ids, e.ID)
-		params.TenantIds = append(params.TenantIds, e.TenantID)
-		params.WorkflowIds = append(params.WorkflowIds, e.WorkflowID)
-		params.PrincipalIds = append(params.PrincipalIds, e.PrincipalID)
-		params.BorrowerIds = append(params.BorrowerIds, borrower)
-		params.IsTest = append(params.IsTest, e.IsTest)
-		params.CreatedAt = append(params.CreatedAt, createdAt(e.ID))
-		params.Inputs = append(params.Inputs, string(input))
-	}
-	rows, err := queries.New().SysExecutionInsertMany(ctx, tx, params)
-	if err != nil {
-		return fmt.Errorf("insert %d executions: %w", len(executions), err)
-	}
-	if rows != int64(len(executions)) {
-		return ErrNotActive
-	}
-	return nil
+	_, err = r.insert(ctx, row, e)
+	return e, err
 }
 
 // BorrowerIDMax is the most characters of an id of a borrower.
@@ -206,40 +148,6 @@ func BorrowerOf(input map[string]any) *string {
 		return nil
 	}
 	return &id
-}
-
-// insertion is the row of the request's execution in the given status.
-func (r *run) insertion(status engine.Status) (queries.ExecutionInsertParams, error) {
-	req := r.request
-	input, err := exactjson.Encode(req.Input)
-	if err != nil {
-		return queries.ExecutionInsertParams{}, fmt.Errorf("write the input: %w", err)
-	}
-	return queries.ExecutionInsertParams{
-		ID: r.id, TenantID: r.tenantID, WorkflowID: req.WorkflowID, PrincipalID: req.PrincipalID,
-		BillableID: req.BillableID, BorrowerID: req.BorrowerID, Tags: orEmpty(req.Tags),
-		IsTest: req.IsTest, RescoreOf: req.RescoreOf,
-		Status: string(status), CreatedAt: createdAt(r.id), Input: input,
-	}, nil
-}
-
-// insert records the execution in a transaction that the request may join.
-func (r *run) insert(ctx context.Context, tx pgx.Tx, params queries.ExecutionInsertParams, e Execution) error {
-	if err := insert(ctx, tx, params); err != nil || r.request.Recorded == nil {
-		return err
-	}
-	return r.request.Recorded(ctx, tx, e)
-}
-
-func insert(ctx context.Context, db queries.DBTX, params queries.ExecutionInsertParams) error {
-	rows, err := queries.New().ExecutionInsert(ctx, db, params)
-	if err != nil {
-		return fmt.Errorf("insert execution %s: %w", params.ID, err)
-	}
-	if rows == 0 {
-		return ErrNotActive
-	}
-	return nil
 }
 
 // createdAt is the moment a UUIDv7 was made, in milliseconds.

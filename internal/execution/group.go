@@ -1,0 +1,121 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tranche/internal/fault"
+	"tranche/internal/postgres"
+)
+
+// Limits of one shared write.
+const (
+	groupItemsMax = 200
+	groupBytesMax = 4 << 20
+	groupTimeMax  = 40 * time.Second // more than a statement may take
+)
+
+// group lets concurrent callers share commits: one writer takes whatever is
+// queued, without waiting for more, and writes it in one statement. Who is alone
+// is written at once; the more callers there are, the more share a commit.
+type group[T, R any] struct {
+	// write writes all items or none and returns what came of each.
+	write func(ctx context.Context, items []T) ([]R, error)
+	// bytes is about what an item takes on its way.
+	bytes func(T) int
+
+	mu      sync.Mutex
+	queue   []*queued[T, R]
+	writing bool
+}
+
+// queued is an item and, once done is closed, what came of it.
+type queued[T, R any] struct {
+	item   T
+	result R
+	err    error
+	done   chan struct{}
+}
+
+// do returns once the item is committed or refused. If ctx ends before, it is
+// written all the same.
+func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
+	q := &queued[T, R]{item: item, done: make(chan struct{})}
+	g.mu.Lock()
+	g.queue = append(g.queue, q)
+	begin := !g.writing
+	g.writing = true
+	g.mu.Unlock()
+	if begin {
+		go g.writeAll(context.WithoutCancel(ctx))
+	}
+	select {
+	case <-q.done:
+		return q.result, q.err
+	case <-ctx.Done():
+		var none R
+		return none, ctx.Err()
+	}
+}
+
+// writeAll writes until nothing is queued.
+func (g *group[T, R]) writeAll(ctx context.Context) {
+	for {
+		items := g.take()
+		if items == nil {
+			return
+		}
+		g.writeTogether(ctx, items)
+		for _, q := range items {
+			close(q.done)
+		}
+	}
+}
+
+// take returns what is written next; nil leaves the writing to the next caller.
+func (g *group[T, R]) take() []*queued[T, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(g.queue) && n < groupItemsMax {
+		bytes += g.bytes(g.queue[n].item)
+		if n > 0 && bytes > groupBytesMax {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		g.queue, g.writing = nil, false
+		return nil
+	}
+	items := g.queue[:n:n]
+	g.queue = g.queue[n:]
+	return items
+}
+
+// writeTogether writes items in one statement. If that is refused each is
+// written by itself, so that a bad one fails alone; where the database is away,
+// all have failed.
+func (g *group[T, R]) writeTogether(ctx context.Context, items []*queued[T, R]) {
+	ctx, cancel := context.WithTimeout(ctx, groupTimeMax)
+	defer cancel()
+	all := make([]T, len(items))
+	for i, q := range items {
+		all[i] = q.item
+	}
+	results, err := g.write(ctx, all)
+	err = postgres.Translate(err)
+	if err != nil && len(items) > 1 && !errors.Is(err, fault.Unavailable) {
+		for i := range items {
+			g.writeTogether(ctx, items[i:i+1])
+		}
+		return
+	}
+	for i, q := range items {
+		if q.err = err; err == nil {
+			q.result = results[i]
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/fault"
+)
+
+// writer stands for the database: it holds the first write back until it is let
+// go, and refuses whatever contains an odd one out.
+type writer struct {
+	mu     sync.Mutex
+	writes [][]int
+	begun  chan struct{}
+	goOn   chan struct{}
+	refuse int
+	away   error
+}
+
+func (w *writer) write(_ context.Context, items []int) ([]int, error) {
+	w.mu.Lock()
+	w.writes = append(w.writes, slices.Clone(items))
+	first := len(w.writes) == 1
+	w.mu.Unlock()
+	if first {
+		close(w.begun)
+		<-w.goOn
+		return items, nil
+	}
+	if w.away != nil {
+		return nil, w.away
+	}
+	if slices.Contains(items, w.refuse) {
+		return nil, errors.New("a bad one")
+	}
+	return items, nil
+}
+
+// queueBehind has items queue up behind a write of 0 that is under way, and
+// returns the error of each.
+func queueBehind(t *testing.T, w *writer, items ...int) map[int]error {
+	t.Helper()
+	w.begun, w.goOn = make(chan struct{}), make(chan struct{})
+	g := &group[int, int]{write: w.write, bytes: func(n int) int { return n << 20 }}
+	failures := map[int]error{}
+	var mu sync.Mutex
+	var callers errgroup.Group
+	call := func(item int) {
+		callers.Go(func() error {
+			result, err := g.do(t.Context(), item)
+			mu.Lock()
+			defer mu.Unlock()
+			if failures[item] = err; err == nil && result != item {
+				return errors.New("another's result")
+			}
+			return nil
+		})
+	}
+	call(0)
+	<-w.begun
+	for i, item := range items {
+		call(item)
+		require.Eventually(t, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.queue) == i+1
+		}, 10*time.Second, time.Millisecond)
+	}
+	close(w.goOn)
+	require.NoError(t, callers.Wait())
+	return failures
+}
+
+func TestGroupSharesWrites(t *testing.T) {
+	t.Parallel()
+	w := &writer{refuse: -1}
+	for item, err := range queueBehind(t, w, 1, 2) {
+		require.NoError(t, err, item)
+	}
+	require.Equal(t, [][]int{{0}, {1, 2}}, w.writes)
+
+	w = &writer{refuse: -1}
+	queueBehind(t, w, 1, 2, 3, 9)
+	require.Equal(t, [][]int{{0}, {1, 2}, {3}, {9}}, w.writes, "no more than 4 MB together, and never none")
+}
+
+func TestGroupBadOneFailsAlone(t *testing.T) {
+	t.Parallel()
+	w := &writer{refuse: 2}
+	failures := queueBehind(t, w, 1, 2, -3)
+	require.ErrorContains(t, failures[2], "a bad one")
+	delete(failures, 2)
+	for item, err := range failures {
+		require.NoError(t, err, item)
+	}
+	require.Equal(t, [][]int{{0}, {1, 2, -3}, {1}, {2}, {-3}}, w.writes)
+}
+
+func TestGroupAllFailWithTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := &writer{away: fault.New(fault.Unavailable, "away")}
+	failures := queueBehind(t, w, 1, 2)
+	require.NoError(t, failures[0])
+	require.ErrorIs(t, failures[1], fault.Unavailable)
+	require.ErrorIs(t, failures[2], fault.Unavailable)
+	require.Len(t, w.writes, 2, "not tried one by one")
+}
+
+// Whoever goes away leaves the item behind: it is written.
+func TestGroupWritesForThoseWhoLeft(t *testing.T) {
+	t.Parallel()
+	w := &writer{refuse: -1, begun: make(chan struct{}), goOn: make(chan struct{})}
+	g := &group[int, int]{write: w.write, bytes: func(int) int { return 1 }}
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := g.do(ctx, 1)
+		left <- err
+	}()
+	<-w.begun
+	leave()
+	require.ErrorIs(t, <-left, context.Canceled)
+	close(w.goOn)
+	_, err := g.do(t.Context(), 2)
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{1}, {2}}, w.writes)
+}

@@ -1,0 +1,241 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/postgres"
+	"tranche/jobs"
+	"tranche/queries"
+)
+
+// newExecution is an execution that is about to be recorded. Members that are
+// zero are null in the database.
+type newExecution struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	WorkflowID  uuid.UUID
+	PrincipalID string
+	BillableID  string
+	BorrowerID  string
+	Tags        []string
+	IsTest      bool
+	RescoreOf   uuid.UUID
+	Status      engine.Status
+	Input       []byte // JSON, as are State and Result
+	State       []byte
+
+	// of one that has begun
+	StartedAt  time.Time
+	DeadlineAt time.Time
+	// of one that is driven by this process
+	LeaseToken     uuid.UUID
+	LeaseProcessID uuid.UUID
+	// of one that has ended
+	SourceFailed   bool
+	StatusCode     int
+	TasksCompleted int
+	TasksFailed    int
+	CompletedAt    time.Time
+	Result         []byte
+
+	// Job is when the job that goes on with it is due; nil for no job, the zero
+	// time for now.
+	Job *time.Time
+}
+
+func (e *newExecution) bytes() int { return len(e.Input) + len(e.State) + len(e.Result) }
+
+// inserted is what came of it.
+type inserted struct {
+	ok    bool  // else the workflow is not active
+	jobID int64 // 0: none
+}
+
+// The states of a job that is inserted.
+const (
+	jobAvailable = "available"
+	jobScheduled = "scheduled"
+)
+
+// insertAll records executions in one statement.
+func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution) ([]inserted, error) {
+	params := queries.SysExecutionInsertParams{
+		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
+		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
+	}
+	for _, e := range executions {
+		if err := e.addTo(&params); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := queries.New().SysExecutionInsert(ctx, db, params)
+	if err != nil {
+		return nil, fmt.Errorf("insert %d executions: %w", len(executions), err)
+	}
+	byID := make(map[uuid.UUID]int64, len(rows))
+	for _, row := range rows {
+		byID[row.ID] = row.JobID
+	}
+	results := make([]inserted, len(executions))
+	for i, e := range executions {
+		results[i].jobID, results[i].ok = byID[e.ID]
+	}
+	return results, nil
+}
+
+// addTo appends the execution's values to those of others.
+func (e *newExecution) addTo(p *queries.SysExecutionInsertParams) error {
+	tags, err := json.Marshal(orEmpty(e.Tags))
+	if err != nil {
+		return fmt.Errorf("write the tags of execution %s: %w", e.ID, err)
+	}
+	p.Ids = append(p.Ids, e.ID)
+	p.TenantIds = append(p.TenantIds, e.TenantID)
+	p.WorkflowIds = append(p.WorkflowIds, e.WorkflowID)
+	p.PrincipalIds = append(p.PrincipalIds, e.PrincipalID)
+	p.BillableIds = append(p.BillableIds, e.BillableID)
+	p.BorrowerIds = append(p.BorrowerIds, e.BorrowerID)
+	p.Tags = append(p.Tags, string(tags))
+	p.IsTest = append(p.IsTest, e.IsTest)
+	p.RescoresOf = append(p.RescoresOf, e.RescoreOf)
+	p.Statuses = append(p.Statuses, string(e.Status))
+	p.SourceFailed = append(p.SourceFailed, e.SourceFailed)
+	p.StatusCodes = append(p.StatusCodes, int32(e.StatusCode))
+	p.TasksCompleted = append(p.TasksCompleted, int32(e.TasksCompleted))
+	p.TasksFailed = append(p.TasksFailed, int32(e.TasksFailed))
+	p.CreatedAt = append(p.CreatedAt, createdAt(e.ID))
+	p.StartedAt = append(p.StartedAt, e.StartedAt)
+	p.CompletedAt = append(p.CompletedAt, e.CompletedAt)
+	p.DeadlinesAt = append(p.DeadlinesAt, e.DeadlineAt)
+	p.LeaseTokens = append(p.LeaseTokens, e.LeaseToken)
+	p.LeaseProcessIds = append(p.LeaseProcessIds, e.LeaseProcessID)
+	p.Inputs = append(p.Inputs, string(e.Input))
+	p.States = append(p.States, string(e.State))
+	p.Results = append(p.Results, string(e.Result))
+	return e.addJobTo(p)
+}
+
+func (e *newExecution) addJobTo(p *queries.SysExecutionInsertParams) error {
+	var state string
+	var at time.Time
+	var args []byte
+	if e.Job != nil {
+		if state, at = jobAvailable, *e.Job; !at.IsZero() {
+			state = jobScheduled
+		}
+		var err error
+		if args, err = json.Marshal(jobs.TaskExecution{TenantID: e.TenantID, ExecutionID: e.ID}); err != nil {
+			return fmt.Errorf("write the job of execution %s: %w", e.ID, err)
+		}
+	}
+	p.JobStates = append(p.JobStates, state)
+	p.JobsAt = append(p.JobsAt, at)
+	p.JobsArgs = append(p.JobsArgs, string(args))
+	return nil
+}
+
+// Pending is an execution that is recorded together with others. Its input
+// matches the workflow's schema and has its defaults.
+type Pending struct {
+	ID          uuid.UUID // a UUIDv7
+	TenantID    uuid.UUID
+	PrincipalID string
+	WorkflowID  uuid.UUID
+	Input       map[string]any
+	IsTest      bool
+}
+
+// RecordTx records executions as pending in the caller's transaction, whose
+// further work is to enqueue the jobs that go on with them. ErrNotActive if the
+// workflow of any is not active.
+func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending) error {
+	if len(executions) == 0 {
+		return nil
+	}
+	rows := make([]*newExecution, len(executions))
+	for i, e := range executions {
+		input, err := exactjson.Encode(e.Input)
+		if err != nil {
+			return fmt.Errorf("write the input: %w", err)
+		}
+		rows[i] = &newExecution{
+			ID: e.ID, TenantID: e.TenantID, WorkflowID: e.WorkflowID, PrincipalID: e.PrincipalID,
+			BorrowerID: orNone(BorrowerOf(e.Input)), IsTest: e.IsTest, Status: engine.StatusPending, Input: input,
+		}
+	}
+	results, err := insertAll(ctx, tx, rows)
+	if err != nil {
+		return err
+	}
+	for _, result := range results {
+		if !result.ok {
+			return ErrNotActive
+		}
+	}
+	return nil
+}
+
+// insertion is the row of the request's execution in the given status.
+func (r *run) insertion(status engine.Status) (*newExecution, error) {
+	req := r.request
+	input, err := exactjson.Encode(req.Input)
+	if err != nil {
+		return nil, fmt.Errorf("write the input: %w", err)
+	}
+	e := &newExecution{
+		ID: r.id, TenantID: r.tenantID, WorkflowID: req.WorkflowID, PrincipalID: req.PrincipalID,
+		BillableID: orNone(req.BillableID), BorrowerID: orNone(req.BorrowerID), Tags: req.Tags,
+		IsTest: req.IsTest, Status: status, Input: input,
+	}
+	if req.RescoreOf != nil {
+		e.RescoreOf = *req.RescoreOf
+	}
+	return e, nil
+}
+
+// insert records the execution, together with those of other callers unless the
+// request joins the transaction. It returns the id of the job, 0 for none.
+func (r *run) insert(ctx context.Context, row *newExecution, e Execution) (jobID int64, err error) {
+	var result inserted
+	if r.request.Recorded == nil {
+		result, err = r.service.inserts.do(ctx, row)
+	} else {
+		result, err = r.insertJoined(ctx, row, e)
+	}
+	if err == nil && !result.ok {
+		err = ErrNotActive
+	}
+	if err != nil {
+		return 0, fmt.Errorf("record execution %s: %w", r.id, err)
+	}
+	return result.jobID, nil
+}
+
+func (r *run) insertJoined(ctx context.Context, row *newExecution, e Execution) (result inserted, err error) {
+	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
+		results, err := insertAll(ctx, tx, []*newExecution{row})
+		if err != nil {
+			return err
+		}
+		if result = results[0]; !result.ok {
+			return nil
+		}
+		return r.request.Recorded(ctx, tx, e)
+	})
+	return result, err
+}
+
+func orNone(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -16,10 +17,11 @@ import (
 
 // benchCommand measures the program on this machine.
 type benchCommand struct {
-	Quick      bool   `name:"quick" env:"TRANCHE_BENCH_QUICK" help:"Take two minutes: fewer rounds, shorter loads, smaller batches."`
-	LargeItems int    `name:"large-items" env:"TRANCHE_BENCH_LARGE_ITEMS" placeholder:"N" help:"Run one batch of so many items at the end, 1000000 for instance."`
-	JSON       string `name:"json" env:"TRANCHE_BENCH_JSON" placeholder:"FILE" help:"Write the figures to this file too."`
-	PGBin      string `name:"pg-bin" env:"TRANCHE_PG_BIN" placeholder:"DIR" help:"Where initdb and postgres are. Without it they are looked for, then fetched."`
+	Quick      bool           `name:"quick" env:"TRANCHE_BENCH_QUICK" help:"Take two minutes: fewer rounds, shorter loads, smaller batches."`
+	LargeItems int            `name:"large-items" env:"TRANCHE_BENCH_LARGE_ITEMS" placeholder:"N" help:"Run one batch of so many items at the end, 1000000 for instance."`
+	Only       *regexp.Regexp `name:"only" env:"TRANCHE_BENCH_ONLY" placeholder:"REGEXP" help:"Measure only the steps whose name matches."`
+	JSON       string         `name:"json" env:"TRANCHE_BENCH_JSON" placeholder:"FILE" help:"Write the figures to this file too."`
+	PGBin      string         `name:"pg-bin" env:"TRANCHE_PG_BIN" placeholder:"DIR" help:"Where initdb and postgres are. Without it they are looked for, then fetched."`
 }
 
 // Help is the long form of the command's help.
@@ -39,7 +41,7 @@ func (c *benchCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 		return err
 	}
 	config := bench.Config{
-		Program: program, PGBin: c.PGBin, LargeItems: c.LargeItems, Progress: out.Err, Log: log,
+		Program: program, PGBin: c.PGBin, LargeItems: c.LargeItems, Only: c.Only, Progress: out.Err, Log: log,
 		Rounds: 5, Span: 3 * time.Second, Items: 100_000, EffectItems: 50_000,
 	}
 	if c.Quick {

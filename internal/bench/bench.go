@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"time"
 )
 
@@ -31,6 +32,8 @@ type Config struct {
 	Items, EffectItems int
 	// LargeItems is the size of one large batch at the end; 0 leaves it out.
 	LargeItems int
+	// Only leaves out the steps whose name does not match; nil measures all.
+	Only *regexp.Regexp
 	// Progress is told what is being measured.
 	Progress io.Writer
 	Log      *slog.Logger
@@ -129,6 +132,9 @@ func (b *bench) round() []step {
 
 func (b *bench) measureSteps(ctx context.Context, when string, steps []step) error {
 	for _, s := range steps {
+		if b.Only != nil && !b.Only.MatchString(s.name) {
+			continue
+		}
 		fmt.Fprintf(b.Progress, "%s: %s\n", when, s.name)
 		if err := s.measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)

@@ -23,8 +23,9 @@ const (
 	syncMany    measure = "synchronous, no effects, 32 connections [/s]"
 	syncMany50  measure = "synchronous, no effects, 32 connections, p50 [ms]"
 	syncMany99  measure = "synchronous, no effects, 32 connections, p99 [ms]"
-	syncWAL     measure = "synchronous, no effects: WAL of an execution [bytes]"
-	syncCPU     measure = "synchronous, no effects: the service's processor time of an execution [µs]"
+	syncService measure = "synchronous, no effects: processor time of the service [µs]"
+	syncServer  measure = "synchronous, no effects: processor time of PostgreSQL [µs]"
+	syncWAL     measure = "synchronous, no effects: WAL [bytes]"
 
 	callAlone measure = "synchronous, one call, 1 connection, p50 beyond the call [ms]"
 	callMany  measure = "synchronous, one call, 32 connections [/s]"

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +22,6 @@ const (
 	startsMeasured = 3
 	startTimeMax   = 30 * time.Second
 	stopTimeMax    = 30 * time.Second
-	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux
 )
 
 // service is the service, a process of its own.
@@ -119,44 +117,6 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	memory, err := b.service.memory("VmRSS")
 	b.add(idleMemory, memory)
 	return err
-}
-
-// cpu is the processor time that the service has taken. Only Linux tells.
-func (s *service) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
-	fields := strings.Fields(rest)
-	const user, system = 11, 12
-	if len(fields) <= system {
-		return 0, fmt.Errorf("/proc/PID/stat: %q", text)
-	}
-	ticks := 0
-	for _, field := range []int{user, system} {
-		n, err := strconv.Atoi(fields[field])
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
-}
-
-// memory is the resident memory, VmRSS now or VmHWM at most so far, in MB.
-func (s *service) memory(field string) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, found := strings.Cut(string(text), field+":")
-	words := strings.Fields(rest)
-	if !found || len(words) == 0 {
-		return 0, fmt.Errorf("/proc/PID/status has no %s", field)
-	}
-	kib, err := strconv.ParseFloat(words[0], 64)
-	return kib * 1024 / 1e6, err
 }
 
 // bureau is an address that workflows call: it answers after 20 ms.

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -102,25 +101,26 @@ func (b *bench) measureSyncAlone(ctx context.Context) error {
 	return err
 }
 
-// measureSyncMany also counts what does not depend on the machine.
+// measureSyncMany also counts what an execution takes, which depends less on
+// who else uses the machine.
 func (b *bench) measureSyncMany(ctx context.Context) error {
-	before, err := b.db.wal(ctx)
-	if err != nil {
-		return err
-	}
-	cpu, err := b.service.cpu()
+	before, err := b.spent(ctx)
 	if err != nil {
 		return err
 	}
 	result, err := b.execute(ctx, clientsMany, aliasPure, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	after, err := b.spent(ctx)
+	n := float64(result.calls)
 	b.add(syncMany, result.perSecond())
 	b.add(syncMany50, result.percentile(50))
 	b.add(syncMany99, result.percentile(99))
-	after, walErr := b.db.wal(ctx)
-	cpuAfter, cpuErr := b.service.cpu()
-	b.add(syncWAL, (after-before)/float64(result.calls))
-	b.add(syncCPU, 1e6*(cpuAfter-cpu).Seconds()/float64(result.calls))
-	return errors.Join(err, walErr, cpuErr)
+	b.add(syncService, microseconds(after.service-before.service)/n)
+	b.add(syncServer, microseconds(after.server-before.server)/n)
+	b.add(syncWAL, (after.wal-before.wal)/n)
+	return err
 }
 
 // measureCallAlone subtracts what the call takes when nothing else happens.

@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticksPerSecond is the unit of /proc/PID/stat, on every Linux.
+const ticksPerSecond = 100
+
+// processorTime is what a process has taken so far. Only Linux tells.
+func processorTime(pid int) (took time.Duration, parent int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	const parentField, user, system = 1, 11, 12
+	fields := strings.Fields(rest)
+	var numbers [3]int
+	for i, field := range []int{parentField, user, system} {
+		if field >= len(fields) {
+			return 0, 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+		}
+		if numbers[i], err = strconv.Atoi(fields[field]); err != nil {
+			return 0, 0, err
+		}
+	}
+	return time.Duration(numbers[1]+numbers[2]) * time.Second / ticksPerSecond, numbers[0], nil
+}
+
+// cpu is the processor time of the service.
+func (s *service) cpu() (time.Duration, error) {
+	took, _, err := processorTime(s.cmd.Process.Pid)
+	return took, err
+}
+
+// cpu is the processor time of the server's processes that live: those whose
+// parent is that of the one that answers.
+func (d *database) cpu(ctx context.Context) (time.Duration, error) {
+	var backend int
+	if err := d.own.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return 0, err
+	}
+	_, postmaster, err := processorTime(backend)
+	if err != nil {
+		return 0, err
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	var all time.Duration
+	for _, process := range processes {
+		pid, err := strconv.Atoi(filepath.Base(process))
+		if err != nil {
+			continue
+		}
+		took, parent, err := processorTime(pid)
+		if err == nil && (pid == postmaster || parent == postmaster) { // others end meanwhile
+			all += took
+		}
+	}
+	return all, nil
+}
+
+// memory is the resident memory, VmRSS now or VmHWM at most so far, in MB.
+func (s *service) memory(field string) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(string(text), field+":")
+	words := strings.Fields(rest)
+	if !found || len(words) == 0 {
+		return 0, fmt.Errorf("/proc/PID/status has no %s", field)
+	}
+	kib, err := strconv.ParseFloat(words[0], 64)
+	return kib * 1024 / 1e6, err
+}
+
+// spent is what the machine has given so far.
+type spent struct {
+	service, server time.Duration // processor time
+	wal             float64       // bytes
+}
+
+func (b *bench) spent(ctx context.Context) (s spent, err error) {
+	if s.wal, err = b.db.wal(ctx); err != nil {
+		return s, err
+	}
+	if s.service, err = b.service.cpu(); err != nil {
+		return s, err
+	}
+	s.server, err = b.db.cpu(ctx)
+	return s, err
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

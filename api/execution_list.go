@@ -254,7 +254,7 @@ func executionRecord(row *queries.ExecutionGetRow) Execution {
 		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
 		BatchID: idOrEmpty(row.BatchID), BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
 		Status: row.Status, IsSuccess: row.IsSuccess, IsBillable: row.IsSuccess && !row.IsTest, IsReScoring: row.RescoreOf != nil,
-		IsTest: row.IsTest, Tags: row.Tags, CreatedAt: stamp(row.CreatedAt),
+		IsTest: row.IsTest, Tags: row.Tags, CreatedAt: stamp(queries.CreatedAt(row.ID)),
 	}
 	if row.BatchID != nil {
 		e.ExecutionBatch = &ExecutionBatch{

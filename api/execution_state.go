@@ -97,7 +97,7 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	}
 	out := &executionInputOutput{Body: ExecutionInput{
 		ID: id.String(), WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
-		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), CreatedAt: stamp(row.CreatedAt),
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), CreatedAt: stamp(queries.CreatedAt(id)),
 	}}
 	if err := json.Unmarshal(row.Input, &out.Body.Input); err != nil {
 		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)

@@ -103,7 +103,7 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
 		StatusCode: r.StatusCode, IsSuccess: r.IsSuccess, Output: r.Output, CustomOutput: r.CustomOutput,
 		HasAttachments: len(r.Attachments) > 0, Attachments: r.Attachments, Notes: r.Notes, Notices: r.Notices,
-		ErrorMessage: r.ErrorMessage, ErrorSubCode: r.ErrorSubCode, CreatedAt: stamp(row.CreatedAt),
+		ErrorMessage: r.ErrorMessage, ErrorSubCode: r.ErrorSubCode, CreatedAt: stamp(queries.CreatedAt(id)),
 	}}, nil
 }
 

@@ -1,19 +1,17 @@
 package queries
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"strings"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/huandu/go-sqlbuilder"
 	"github.com/jackc/pgx/v5"
 )
-
-// clockSlack is how far the time in an execution's id may be from its
-// created_at: ids find the rows, and created_at decides about those near a bound.
-const clockSlack = time.Hour
 
 // executionColumns are those of ExecutionGet.
 const executionColumns = `e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
@@ -58,9 +56,9 @@ type ExecutionSearch struct {
 	FirstID, LastID uuid.UUID
 }
 
-// BatchSender sends several statements in one flight: a pool, a connection or a
-// transaction.
-type BatchSender interface {
+// ListDB is a pool, a connection or a transaction.
+type ListDB interface {
+	DBTX
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
@@ -68,87 +66,166 @@ type BatchSender interface {
 // CountMax. The statements are built for the filters that are given and planned
 // with their values: one plan for all of them would read a tenant's every row.
 //
-// The count goes first and decides how the page is found. Where it ends below
-// CountMax its rows are all that match, and the page is sorted out of them:
-// reading in the list's order until enough match would pass over millions of
-// others. Where it does not, so many match that this is soon done.
-func (q *Queries) ExecutionList(ctx context.Context, db BatchSender, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
-	ids := []uuid.UUID{}
-	if err := p.planned(ctx, db, p.count(), func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&total, &ids}, func() error { return nil })
-		return err
-	}); err != nil {
+// Counting goes first and decides how the page is found. Where it ends below
+// CountMax it has found all that match, and the page is among them: reading in
+// the list's order until enough match would pass over millions of others. Where
+// it does not, so many match that this is soon done.
+func (q *Queries) ExecutionList(ctx context.Context, db ListDB, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
+	ids, counted, err := p.find(ctx, db)
+	if err != nil {
 		return nil, 0, fmt.Errorf("count executions: %w", err)
 	}
-	page := p.page()
-	if total < p.CountMax {
-		page = pageOf(&p, ids)
+	total, page := p.CountMax, p.page()
+	if counted {
+		total, page = len(ids), p.pageOf(ids)
 	}
-	if err := p.planned(ctx, db, page, func(rows pgx.Rows) error {
+	batch := &pgx.Batch{}
+	page.queue(batch, func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[ExecutionGetRow])
 		return err
-	}); err != nil {
+	})
+	if err := db.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, 0, fmt.Errorf("list executions: %w", err)
 	}
 	return found, total, nil
 }
 
-// planned runs a statement that is planned with its values. Tags and searches
-// need bitmaps of several indexes; anything else is read in the order of one
-// index, which stops once there is enough, though the planner thinks that dear:
-// it knows how a table lies by the first column of an index alone.
-func (p *ExecutionListParams) planned(ctx context.Context, db BatchSender, s Statement, read func(pgx.Rows) error) error {
-	bitmaps := "off"
-	if len(p.Tags) > 0 || p.Search != nil {
-		bitmaps = "on"
+// find returns the ids of all executions that match; counted is false where they
+// are CountMax or more.
+func (p *ExecutionListParams) find(ctx context.Context, db ListDB) (ids []uuid.UUID, counted bool, err error) {
+	ways, err := p.ways(ctx, db)
+	if err != nil {
+		return nil, false, err
 	}
 	batch := &pgx.Batch{}
-	// They hold to the end of the flight, which is one transaction.
-	batch.Queue(`SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '64MB', true),
-		set_config('enable_seqscan', $1, true), set_config('enable_bitmapscan', $1, true)`, bitmaps)
-	batch.Queue(s.SQL, s.Args...).Query(read)
-	return db.SendBatch(ctx, batch).Close()
+	counted = true
+	for i := range ways {
+		way := p.along(&ways[i])
+		way.queue(batch, func(rows pgx.Rows) error {
+			var total int
+			var some []uuid.UUID
+			_, err := pgx.ForEachRow(rows, []any{&total, &some}, func() error {
+				counted = counted && total < p.CountMax
+				ids = append(ids, some...)
+				return nil
+			})
+			return err
+		})
+	}
+	if err := db.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, false, err
+	}
+	if len(ways) > 1 { // which may find the same
+		slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+		ids = slices.Compact(ids)
+	}
+	return ids, counted && len(ids) < p.CountMax, nil
 }
 
-// Statement is SQL with the values of its parameters.
+// Statement is SQL with the values of its parameters, and how it may be run.
 type Statement struct {
 	SQL  string
 	Args []any
+	scan scan
 }
 
-// Statements are what ExecutionList may ask: the count, and the page by reading
-// in the list's order.
-func (p *ExecutionListParams) Statements() [2]Statement {
-	return [2]Statement{p.count(), p.page()}
+// scan is how a statement may read tables. The planner does not know how many
+// rows have what it has not met, nor how the columns of a table belong together,
+// and so it chooses between plans that are a thousandfold apart by chance.
+type scan int
+
+const (
+	inOrder scan = iota // one index, until there is enough
+	within              // one index that has every column, without the table
+	byName              // the few rows that one or several indexes name
+	anyScan             // what the planner thinks best
+)
+
+// Settings returns the statement that makes the planner keep to the scans and plan
+// with the values, until the end of the transaction.
+func (s *Statement) Settings() (sql string, args []any) {
+	rows, covered, bitmaps := s.scan == inOrder, s.scan != byName, s.scan == byName
+	if s.scan == anyScan {
+		rows, bitmaps = true, true
+	}
+	return `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('work_mem', '64MB', true),
+		set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', $1, true),
+		set_config('enable_indexonlyscan', $2, true), set_config('enable_bitmapscan', $3, true)`,
+		[]any{strconv.FormatBool(rows), strconv.FormatBool(covered), strconv.FormatBool(bitmaps)}
+}
+
+// queue adds the statement to a flight, which is one transaction.
+func (s *Statement) queue(batch *pgx.Batch, read func(pgx.Rows) error) {
+	settings, args := s.Settings()
+	batch.Queue(settings, args...)
+	batch.Queue(s.SQL, s.Args...).Query(read)
+}
+
+// Statements are what ExecutionList may ask: every way of counting, and the page
+// by reading in the list's order.
+func (p *ExecutionListParams) Statements(ctx context.Context, db ListDB) ([]Statement, error) {
+	ways, err := p.ways(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	statements := make([]Statement, 0, len(ways)+1)
+	for i := range ways {
+		statements = append(statements, p.along(&ways[i]))
+	}
+	return append(statements, p.page()), nil
 }
 
 // page reads in the list's order until the page is full.
 func (p *ExecutionListParams) page() Statement {
 	b := p.rows()
 	p.narrow(b)
-	p.cut(b, "e.id")
-	return build(b)
+	if len(p.Tags) > 0 || p.Search != nil {
+		b.Where(p.matches(b))
+	}
+	if p.After != uuid.Nil && p.Ascending {
+		b.Where("e.id > " + b.Var(p.After))
+	} else if p.After != uuid.Nil {
+		b.Where("e.id < " + b.Var(p.After))
+	}
+	b.Limit(p.Limit).Offset(p.Offset)
+	return p.inOrder(b)
 }
 
-// pageOf reads the executions of a page that has been found.
-func pageOf(p *ExecutionListParams, ids []uuid.UUID) Statement {
+// pageOf reads the executions of the page that is among all that match.
+func (p *ExecutionListParams) pageOf(ids []uuid.UUID) Statement {
+	order := func(a, b uuid.UUID) int {
+		if p.Ascending {
+			return bytes.Compare(a[:], b[:])
+		}
+		return bytes.Compare(b[:], a[:])
+	}
+	slices.SortFunc(ids, order)
+	if p.After != uuid.Nil {
+		after, found := slices.BinarySearchFunc(ids, p.After, order)
+		if found {
+			after++
+		}
+		ids = ids[after:]
+	}
+	ids = ids[min(p.Offset, len(ids)):]
 	b := p.rows()
-	b.Where(b.Equal("e.tenant_id", p.TenantID), "e.id = ANY ("+b.Var(ids)+"::uuid[])")
-	b.OrderBy("e.id " + p.direction())
-	return build(b)
+	b.Where(b.Equal("e.tenant_id", p.TenantID), "e.id = ANY ("+b.Var(ids[:min(p.Limit, len(ids))])+"::uuid[])")
+	return p.inOrder(b)
 }
 
-// count counts what matches and sorts the page's ids out of it.
-func (p *ExecutionListParams) count() Statement {
-	matching := sqlbuilder.PostgreSQL.NewSelectBuilder()
-	matching.Select("e.id").From("executions e").Limit(p.CountMax)
-	p.narrow(matching)
-	page := sqlbuilder.PostgreSQL.NewSelectBuilder()
-	page.Select("id").From("matching")
-	p.cut(page, "id")
+// along finds all that match in one way, or counts them up to CountMax.
+func (p *ExecutionListParams) along(w *way) Statement {
+	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
+	b.Select("e.id").From("executions e")
+	p.narrow(b)
+	p.lead(b, w.scan)
+	for _, condition := range w.conditions {
+		b.Where(condition(b))
+	}
+	b.Limit(p.CountMax)
 	sql, args := sqlbuilder.WithFlavor(sqlbuilder.Build(
-		"WITH matching AS MATERIALIZED ($?) SELECT count(*), ARRAY($?) FROM matching", matching, page), sqlbuilder.PostgreSQL).Build()
-	return Statement{sql, args}
+		"SELECT count(*), CASE WHEN count(*) < $? THEN array_agg(id) END FROM ($?) AS matching", p.CountMax, b), sqlbuilder.PostgreSQL).Build()
+	return Statement{sql, args, w.scan}
 }
 
 func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
@@ -157,26 +234,15 @@ func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
 		JoinWithOption(sqlbuilder.LeftJoin, "execution_batches b", "b.tenant_id = e.tenant_id", "b.id = e.batch_id")
 }
 
-// cut adds the order and the part of the list.
-func (p *ExecutionListParams) cut(b *sqlbuilder.SelectBuilder, id string) {
-	if p.After != uuid.Nil && p.Ascending {
-		b.Where(id + " > " + b.Var(p.After))
-	} else if p.After != uuid.Nil {
-		b.Where(id + " < " + b.Var(p.After))
-	}
-	b.OrderBy(id + " " + p.direction()).Limit(p.Limit).Offset(p.Offset)
-}
-
-func (p *ExecutionListParams) direction() string {
+// inOrder makes a statement of rows in the list's order.
+func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder) Statement {
 	if p.Ascending {
-		return "ASC"
+		b.OrderBy("e.id")
+	} else {
+		b.OrderBy("e.id DESC")
 	}
-	return "DESC"
-}
-
-func build(b *sqlbuilder.SelectBuilder) Statement {
 	sql, args := b.Build()
-	return Statement{sql, args}
+	return Statement{sql, args, inOrder}
 }
 
 // narrow adds the conditions of the filters, each in the form that an index of
@@ -195,16 +261,11 @@ func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 	if p.Status != "" {
 		b.Where(b.Equal("e.status", p.Status))
 	}
-	if len(p.Tags) > 0 {
-		b.Where("e.tags @> " + b.Var(p.Tags) + "::text[]")
+	if !p.CreatedFrom.IsZero() {
+		b.Where("e.id >= " + b.Var(FirstIDAt(p.CreatedFrom)))
 	}
-	if from := p.CreatedFrom; !from.IsZero() {
-		b.Where("e.id >= "+b.Var(FirstIDAt(from.Add(-clockSlack))),
-			b.Or("e.id >= "+b.Var(FirstIDAt(from.Add(clockSlack))), "e.created_at >= "+b.Var(from)))
-	}
-	if before := p.CreatedBefore; !before.IsZero() {
-		b.Where("e.id < "+b.Var(FirstIDAt(before.Add(clockSlack))),
-			b.Or("e.id < "+b.Var(FirstIDAt(before.Add(-clockSlack))), "e.created_at < "+b.Var(before)))
+	if !p.CreatedBefore.IsZero() {
+		b.Where("e.id < " + b.Var(FirstIDAt(p.CreatedBefore)))
 	}
 	if p.ExcludeTests {
 		b.Where("NOT e.is_test")
@@ -212,40 +273,4 @@ func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 	if p.ExcludeBatches {
 		b.Where("e.batch_id IS NULL")
 	}
-	if p.Search != nil {
-		b.Where(p.Search.condition(b))
-	}
-}
-
-func (s *ExecutionSearch) condition(b *sqlbuilder.SelectBuilder) string {
-	prefix := b.Var(likePrefix(s.Text))
-	alternatives := []string{
-		binary("e.borrower_id") + " LIKE " + prefix,
-		binary("e.billable_id") + " LIKE " + prefix,
-		"e.tags @> ARRAY[" + b.Var(s.Text) + "::text]",
-	}
-	if len(s.WorkflowIDs) > 0 {
-		alternatives = append(alternatives, "e.workflow_id = ANY ("+b.Var(s.WorkflowIDs)+"::uuid[])")
-	}
-	if s.LastID != uuid.Nil {
-		alternatives = append(alternatives, "(e.id >= "+b.Var(s.FirstID)+" AND e.id <= "+b.Var(s.LastID)+")")
-	}
-	return b.Or(alternatives...)
-}
-
-// binary is a column in the order of its index, which serves prefixes too.
-func binary(column string) string { return column + ` COLLATE "C"` }
-
-// likePrefix is the pattern of what begins with text.
-func likePrefix(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text) + "%"
-}
-
-// FirstIDAt returns the least UUIDv7 of a moment.
-func FirstIDAt(moment time.Time) (id uuid.UUID) {
-	millis := max(moment.UnixMilli(), 0)
-	for i := range 6 {
-		id[i] = byte(millis >> (40 - 8*i))
-	}
-	return id
 }

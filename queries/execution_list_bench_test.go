@@ -1,10 +1,12 @@
 package queries_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -56,13 +58,16 @@ func BenchmarkExecutionList(b *testing.B) {
 	var times []time.Duration
 	var slowest queries.ExecutionListParams
 	var slowestTime time.Duration
+	kinds := map[string][]time.Duration{}
 	for b.Loop() {
 		p, took := ask()
 		times = append(times, took)
+		kinds[kind(&p)] = append(kinds[kind(&p)], took)
 		if took > slowestTime {
 			slowest, slowestTime = p, took
 		}
 	}
+	report(kinds)
 	slices.Sort(times)
 	at := func(share float64) float64 {
 		return float64(times[int(share*float64(len(times)-1))].Microseconds()) / 1000
@@ -72,6 +77,39 @@ func BenchmarkExecutionList(b *testing.B) {
 	b.ReportMetric(at(0.5), "ms/p50")
 	b.ReportMetric(at(0.99), "ms/p99")
 	b.ReportMetric(at(1), "ms/slowest")
+}
+
+// kind names the filters of a list.
+func kind(p *queries.ExecutionListParams) string {
+	names := []string{p.Status}
+	add := func(is bool, name string) {
+		if is {
+			names = append(names, name)
+		}
+	}
+	add(p.WorkflowIDs != nil, fmt.Sprintf("%d workflows", len(p.WorkflowIDs)))
+	add(p.BorrowerID != "", "borrower")
+	add(p.BillableID != "", "billable")
+	add(len(p.Tags) > 0, "tag "+strings.Join(p.Tags, ","))
+	add(p.Search != nil, "search")
+	if p.Search != nil {
+		names = append(names, p.Search.Text)
+	}
+	add(!p.CreatedFrom.IsZero(), "from")
+	add(!p.CreatedBefore.IsZero(), "before")
+	add(p.ExcludeTests, "no tests")
+	add(p.ExcludeBatches, "no items")
+	return strings.TrimSpace(strings.Join(names, " "))
+}
+
+// report writes the slowest kinds of lists.
+func report(kinds map[string][]time.Duration) {
+	names := slices.SortedFunc(maps.Keys(kinds), func(a, b string) int { return cmp.Compare(slices.Max(kinds[b]), slices.Max(kinds[a])) })
+	for _, name := range names[:min(len(names), 40)] {
+		slices.Sort(kinds[name])
+		n := len(kinds[name])
+		fmt.Fprintf(os.Stderr, "%4d x %6.1f median %6.1f max  %s\n", n, kinds[name][n/2].Seconds()*1000, kinds[name][n-1].Seconds()*1000, name)
+	}
 }
 
 type listDraw struct {
@@ -135,50 +173,50 @@ func openExecutions(b *testing.B) (*pgxpool.Pool, uuid.UUID) {
 
 // generateExecutions makes a tenant of twelve aliases with three versions each
 // and that many executions, and a tenth as many of another tenant.
-func generateExecutions(b *testing.B, pool *pgxpool.Pool, rows int) uuid.UUID {
-	b.Helper()
-	tenantID := pgtest.Tenant(b, pool, func(p *queries.SysTenantInsertParams) { p.Slug = "bench" }).ID
-	other := pgtest.Tenant(b, pool).ID
+func generateExecutions(tb testing.TB, pool *pgxpool.Pool, rows int) uuid.UUID {
+	tb.Helper()
+	tenantID := pgtest.Tenant(tb, pool, func(p *queries.SysTenantInsertParams) { p.Slug = "bench" }).ID
+	other := pgtest.Tenant(tb, pool).ID
 	for _, tenant := range []uuid.UUID{tenantID, other} {
-		exec(b, pool, `INSERT INTO workflow_aliases (tenant_id, alias, latest_version) SELECT $1, 'alias-' || a, 3 FROM generate_series(1, 12) a`, tenant)
-		exec(b, pool, `INSERT INTO workflows (id, tenant_id, alias, version, name, status, type, input_schema, tasks, edges)
+		exec(tb, pool, `INSERT INTO workflow_aliases (tenant_id, alias, latest_version) SELECT $1, 'alias-' || a, 3 FROM generate_series(1, 12) a`, tenant)
+		exec(tb, pool, `INSERT INTO workflows (id, tenant_id, alias, version, name, status, type, input_schema, tasks, edges)
 			SELECT gen_random_uuid(), $1, 'alias-' || a, v, 'x', 'active', CASE WHEN a % 3 = 0 THEN 'check' ELSE 'scoring' END, '{}', '[]', '[]'
 			FROM generate_series(1, 12) a, generate_series(1, 3) v`, tenant)
 	}
 	// The indexes are built after the rows, which is several times faster.
-	rebuild := dropIndexes(b, pool)
-	insertExecutions(b, pool, tenantID, rows)
-	insertExecutions(b, pool, other, rows/10)
+	rebuild := dropIndexes(tb, pool)
+	insertExecutions(tb, pool, tenantID, rows)
+	insertExecutions(tb, pool, other, rows/10)
 	for _, definition := range rebuild {
-		exec(b, pool, definition)
+		exec(tb, pool, definition)
 	}
-	exec(b, pool, `VACUUM ANALYZE executions`)
+	exec(tb, pool, `VACUUM ANALYZE executions`)
 	return tenantID
 }
 
-func dropIndexes(b *testing.B, pool *pgxpool.Pool) (definitions []string) {
-	b.Helper()
-	rows, err := pool.Query(b.Context(), `SELECT indexname, replace(indexdef, ' ON ONLY ', ' ON ') FROM pg_indexes WHERE tablename = 'executions' AND indexname <> 'executions_pkey'`)
-	require.NoError(b, err)
+func dropIndexes(tb testing.TB, pool *pgxpool.Pool) (definitions []string) {
+	tb.Helper()
+	rows, err := pool.Query(tb.Context(), `SELECT indexname, replace(indexdef, ' ON ONLY ', ' ON ') FROM pg_indexes WHERE tablename = 'executions' AND indexname <> 'executions_pkey'`)
+	require.NoError(tb, err)
 	var name, definition string
 	var names []string
 	_, err = pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
 		names, definitions = append(names, name), append(definitions, definition)
 		return nil
 	})
-	require.NoError(b, err)
-	exec(b, pool, "DROP INDEX "+strings.Join(names, ", "))
+	require.NoError(tb, err)
+	exec(tb, pool, "DROP INDEX "+strings.Join(names, ", "))
 	return definitions
 }
 
 // insertExecutions spreads executions over the four months that have partitions:
 // seven of ten are items of batches of 50,000, one of 33 is a test, 95 of 100
 // have completed, and some workflows run far more often than others.
-func insertExecutions(b *testing.B, pool *pgxpool.Pool, tenantID uuid.UUID, rows int) {
-	b.Helper()
+func insertExecutions(tb testing.TB, pool *pgxpool.Pool, tenantID uuid.UUID, rows int) {
+	tb.Helper()
 	const chunk = 500_000
 	for first := 0; first < rows; first += chunk {
-		exec(b, pool, `
+		exec(tb, pool, `
 			INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, billable_id,
 				borrower_id, tags, is_test, batch_id, item_index, status, is_success, status_code, created_at, started_at, completed_at)
 			SELECT (left(uuid_at(at)::text, 14) || '7' || substr(md5(i || $1::text), 1, 3) || '-8' || substr(md5(i || $1::text), 4, 3) || '-' || substr(md5(i || $1::text), 7, 12))::uuid,
@@ -196,22 +234,29 @@ func insertExecutions(b *testing.B, pool *pgxpool.Pool, tenantID uuid.UUID, rows
 	}
 }
 
-func exec(b *testing.B, pool *pgxpool.Pool, sql string, args ...any) {
-	b.Helper()
-	_, err := pool.Exec(context.WithoutCancel(b.Context()), sql, args...)
-	require.NoError(b, err)
+func exec(tb testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	tb.Helper()
+	_, err := pool.Exec(context.WithoutCancel(tb.Context()), sql, args...)
+	require.NoError(tb, err)
 }
 
 // explain returns the plans of a list's statements.
 func explain(b *testing.B, pool *pgxpool.Pool, p queries.ExecutionListParams) string {
 	b.Helper()
+	statements, err := p.Statements(b.Context(), pool)
+	require.NoError(b, err)
 	var text strings.Builder
-	for _, statement := range p.Statements() {
-		rows, err := pool.Query(b.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+statement.SQL, append([]any{pgx.QueryExecModeCacheDescribe}, statement.Args...)...)
-		require.NoError(b, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(b, err)
-		text.WriteString(strings.Join(lines, "\n") + "\n\n")
+	for _, statement := range statements {
+		require.NoError(b, pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+			settings, args := statement.Settings()
+			_, err := tx.Exec(b.Context(), settings, args...)
+			require.NoError(b, err)
+			rows, err := tx.Query(b.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+statement.SQL, append([]any{pgx.QueryExecModeCacheDescribe}, statement.Args...)...)
+			require.NoError(b, err)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			text.WriteString(strings.Join(lines, "\n") + "\n\n")
+			return err
+		}))
 	}
 	return text.String()
 }

@@ -86,7 +86,8 @@ DELETE FROM workflows WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: WorkflowIsReferenced :one
 -- Whether an execution or a batch was ever made of the workflow.
-SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.workflow_id = @workflow_id)
+SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.workflow_id = @workflow_id
+        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- the index begins with it
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id))::boolean AS is_referenced;
 
 -- name: WorkflowList :many

@@ -354,7 +354,8 @@ func (q *Queries) WorkflowInsert(ctx context.Context, db DBTX, arg WorkflowInser
 }
 
 const workflowIsReferenced = `-- name: WorkflowIsReferenced :one
-SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = $1 AND e.workflow_id = $2)
+SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = $1 AND e.workflow_id = $2
+        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- the index begins with it
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = $1 AND b.workflow_id = $2))::boolean AS is_referenced
 `
 

@@ -1,0 +1,63 @@
+package queries_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/pgtest"
+	"tranche/queries"
+)
+
+// However far is counted, a list has the same page: whether it is found among all
+// that match or by reading in the list's order.
+func TestExecutionListHasOnePageHoweverFarIsCounted(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tenantID := generateExecutions(t, pool, 3000)
+	exec(t, pool, `UPDATE executions SET tags = tags || ARRAY(SELECT 'tag-' || n FROM generate_series(1, 9) n) WHERE item_index % 7 = 0`)
+	q := queries.New()
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	capped := 0
+	for range 300 {
+		draw := drawList(r)
+		p := draw.params
+		p.TenantID = tenantID
+		if draw.workflows != nil {
+			var err error
+			draw.workflows.TenantID = tenantID
+			p.WorkflowIDs, err = q.WorkflowListIDs(t.Context(), pool, *draw.workflows)
+			require.NoError(t, err)
+		}
+		all, total, err := q.ExecutionList(t.Context(), pool, p)
+		require.NoError(t, err)
+		if len(all) > 0 && r.IntN(2) == 0 { // go on after one of them
+			p.After = all[r.IntN(len(all))].ID
+			all, _, err = q.ExecutionList(t.Context(), pool, p)
+			require.NoError(t, err)
+		}
+		p.CountMax = 1 + r.IntN(20)
+		page, counted, err := q.ExecutionList(t.Context(), pool, p)
+		require.NoError(t, err)
+		require.Equal(t, min(total, p.CountMax), counted, "%+v", p)
+		require.Equal(t, all, page, "%+v", p)
+		if total >= p.CountMax {
+			capped++
+		}
+	}
+	require.Greater(t, capped, 50)
+}
+
+// The bounds of ids that belong to a period hold every id of a moment in it.
+func TestFirstIDAt(t *testing.T) {
+	t.Parallel()
+	moment := time.Date(2026, 11, 21, 2, 9, 25, 123_000_000, time.UTC)
+	id := queries.FirstIDAt(moment)
+	require.Equal(t, uuid.UUID{0x01, 0xa1, 0xfb, 0xdd, 0x94, 0x83}, id)
+	require.Equal(t, moment, queries.CreatedAt(queries.FirstIDAt(moment)))
+	require.Equal(t, moment.Add(time.Millisecond), queries.CreatedAt(queries.FirstIDAt(moment.Add(1))), "the part of a millisecond is passed")
+	require.Equal(t, uuid.Nil, queries.FirstIDAt(time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC)))
+}

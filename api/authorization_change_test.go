@@ -86,7 +86,11 @@ func testUploadsWhileSigning(t *testing.T, d *desk) {
 		}
 		var group sync.WaitGroup
 		for i, a := range announced {
-			group.Go(func() { s.upload(t, a, fmt.Sprint("file ", i)) })
+			group.Go(func() {
+				if status := s.upload(t, a, fmt.Sprint("file ", i)).Status; status != http.StatusOK && status != http.StatusNotFound && status != http.StatusConflict {
+					t.Errorf("an upload was answered with %d", status)
+				}
+			})
 		}
 		otpID, code := s.start(t, fmt.Sprintf("race-%s@example.com", s.id))
 		s.attempt(t, otpID, code).Expect(http.StatusAccepted)
@@ -120,7 +124,15 @@ func testRefusedAttachments(t *testing.T, d *desk) {
 	}
 	require.Contains(t, s.Post(t, s.path("/attachments"), body).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "at most 20")
 	require.Equal(t, 20, s.rows(t, "attachments", "true"))
+	// A file of one authorization is none of another's.
+	another := &signer{desk: d, Caller: s.Caller, tenant: s.tenant, id: s.create(t)}
 	s.Delete(t, s.path("")).Expect(http.StatusNoContent)
+	foreign := another.announce(t)
+	another.upload(t, foreign, "x").Expect(http.StatusOK)
+	other := &signer{desk: d, Caller: s.Caller, tenant: s.tenant, id: s.create(t)}
+	other.Get(t, other.path("/attachments/"+foreign.Text("attachmentId"))).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	other.Delete(t, other.path("/attachments/"+foreign.Text("attachmentId"))).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	another.Delete(t, another.path("/attachments/"+foreign.Text("attachmentId"))).Expect(http.StatusNoContent)
 	require.Empty(t, s.rowsWith(t, "passport of Ana", s.tenant.ID.String()))
 
 	s.id = s.create(t)

@@ -63,6 +63,7 @@ func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
 		"types":            {map[string]any{"key": 1, "tags": "web"}, []string{"key", "tags"}},
 		"unknown member":   {map[string]any{"signed": true}, []string{"signed"}},
 		"address":          {map[string]any{"ipAddress": "example.com"}, []string{"ipAddress"}},
+		"address, zone":    {map[string]any{"ipAddress": "fe80::1%a\x07"}, []string{"ipAddress"}},
 		"link":             {map[string]any{"policyLink": "javascript:alert(1)"}, []string{"policyLink"}},
 		"control":          {map[string]any{"label": "a\r\nBcc: b"}, []string{"label"}},
 		"long tag":         {map[string]any{"tags": []string{strings.Repeat("x", 65)}}, []string{"tags[0]"}},
@@ -130,7 +131,7 @@ func testAuthorizationList(t *testing.T, d *desk) {
 	var ids []string
 	for _, a := range []map[string]any{
 		{"key": "b", "label": "zeta", "borrowerId": "B-1", "tags": []string{"Web"}},
-		{"key": "a", "label": "ypsilon", "borrowerId": "B-2", "externalId": "CRM_1%"},
+		{"key": "a", "label": "ypsilon", "borrowerId": "B-22", "externalId": "CRM_1%"},
 		{"key": "b", "label": "Ñandú", "borrowerId": "B-1", "expiresAt": "2028-01-01T00:00:00Z"},
 	} {
 		a["tenant"], a["identityKey"], a["identityValue"] = tenant.Slug, "curp", "GOMA"
@@ -146,7 +147,14 @@ func testAuthorizationList(t *testing.T, d *desk) {
 		"?search=crm_1%25":                      {1},
 		"?search=%25":                           {1},
 		"?search=goma":                          {2, 1, 0},
+		"?search=b-2":                           {1},
+		"?search=YPSI":                          {1},
+		"?search=a":                             {2, 1, 0},
 		"?search=nothing":                       {},
+		"?search=b-1&key=b&borrower-id=B-1":     {2, 0},
+		"?borrower-id=B-2":                      {},
+		"?key=A":                                {},
+		"?page=2":                               {},
 		"?sort-by=label&sort-direction=asc":     {1, 0, 2},
 		"?sort-by=key":                          {2, 0, 1},
 		"?sort-by=key&sort-direction=asc":       {1, 0, 2},
@@ -226,6 +234,11 @@ func testAuthorizationDeletion(t *testing.T, d *desk) {
 	s.attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	s.Post(t, s.path("/signatures"), byEmail("deleted@example.com")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	require.Equal(t, "0", s.Get(t, "/v1/authorizations").Text("pagination.total"))
+	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"label": "x"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	s.Post(t, s.path("/attachments"), map[string]any{"fileName": "a.pdf"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
+	for _, action := range []string{"create", "sign", "delete"} {
+		require.Equal(t, 1, s.rows(t, "audit_events", "action = 'authorization."+action+"' AND actor = '"+s.ClientID+"'"), action)
+	}
 	for _, secret := range []string{"B-1001", "@example.com", "127.0.0.1", "Go-http-client"} {
 		require.Empty(t, s.rowsWith(t, secret, s.tenant.ID.String()), "a tombstone has nothing personal")
 	}
@@ -366,6 +379,25 @@ func testEvidence(t *testing.T, d *desk) {
 		got.Text("records[6].content.otpId"), got.Text("records[6].content.contactMethod"), got.Text("records[6].content.contact"), got.Text("records[6].content.attempt"),
 	})
 	require.Equal(t, s.ClientID, got.Text("records[6].content.by.clientId"))
+	// What decisions 8.7 asks for, each where it was known.
+	requested, sent, attempted, signed := s.evidence(t, "code_requested"), s.evidence(t, "code_sent"), s.evidence(t, "code_attempted"), s.evidence(t, "signed")
+	for _, member := range []string{"contact", "contactHash", "contactMethod", "templateId", "templateHash", "policyLink", "expiresAt", "maxAttempts", "attachments", "by"} {
+		require.Contains(t, requested, member)
+	}
+	for _, member := range []string{"sentAt", "provider", "providerMessageId"} {
+		require.NotEmpty(t, sent[member], member)
+		require.Equal(t, sent[member], signed[member])
+	}
+	for _, member := range []string{"contactHash", "templateHash"} {
+		require.Len(t, requested[member], 64)
+		require.Equal(t, requested[member], signed[member])
+	}
+	require.Equal(t, map[string]any{"clientId": s.ClientID, "ipAddress": "127.0.0.1", "userAgent": "Go-http-client/1.1"}, attempted["by"])
+	require.Equal(t, attempted["by"], signed["by"])
+	authorization, _ := signed["authorization"].(map[string]any)
+	require.Equal(t, []any{"credit-report", "borrowerId", "B-1001", "127.0.0.1"}, []any{
+		authorization["key"], authorization["identityKey"], authorization["identityValue"], authorization["ipAddress"],
+	})
 	require.NotContains(t, string(got.Body), "evidence@example.com")
 	require.NotContains(t, string(got.Body), code)
 

@@ -254,7 +254,7 @@ func (c *Content) faults() (details []fault.Detail) {
 			add(fmt.Sprintf("tags[%d]", i), "must not have control characters")
 		}
 	}
-	if _, err := netip.ParseAddr(c.IPAddress); c.IPAddress != "" && err != nil {
+	if address, err := netip.ParseAddr(c.IPAddress); c.IPAddress != "" && (err != nil || address.Zone() != "") {
 		add("ipAddress", "must be an IP address")
 	}
 	if c.ExpiresAt != nil && c.ExpiresAt.UTC().Year() > yearMax {

@@ -2,8 +2,14 @@ package consent_test
 
 import (
 	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -189,7 +195,40 @@ func TestCertificate(t *testing.T) {
 	var pdf bytes.Buffer
 	require.NoError(t, consent.WriteCertificate(&pdf, "acme", e))
 	require.True(t, bytes.HasPrefix(pdf.Bytes(), []byte("%PDF-")))
-	require.Greater(t, pdf.Len(), 5000)
+	text := pdfText(t, pdf.Bytes())
+	for _, said := range []string{
+		"NOT SIGNED", "Дмитрий 山田", "credit-report", "https://acme.example/privacy", "acme", id.String(), o.actor.ClientID.String(), "203.0.113.7",
+		"authorization created", hex.EncodeToString(e.Records[0].Commitment), hex.EncodeToString(e.Head.Hash), "what its hash and its commitment say",
+	} {
+		require.Contains(t, text, said)
+	}
+	require.NotContains(t, text, "ATTENTION")
+
+	e.Intact = false
+	pdf.Reset()
+	require.NoError(t, consent.WriteCertificate(&pdf, "acme", e))
+	require.Contains(t, pdfText(t, pdf.Bytes()), "ATTENTION")
+}
+
+// pdfText is the text of a document whose fonts are addressed by Unicode.
+func pdfText(t *testing.T, pdf []byte) string {
+	t.Helper()
+	var text strings.Builder
+	for _, stream := range bytes.Split(pdf, []byte("stream\n"))[1:] {
+		r, err := zlib.NewReader(bytes.NewReader(stream))
+		if err != nil {
+			continue // not compressed: no page
+		}
+		page, _ := io.ReadAll(r) // what follows the stream is not of it
+		for _, part := range regexp.MustCompile(`(?s)\(((?:\\.|[^\\)])*)\) ?Tj`).FindAllSubmatch(page, -1) {
+			raw := regexp.MustCompile(`(?s)\\(.)`).ReplaceAll(part[1], []byte("$1"))
+			for i := 0; i+1 < len(raw); i += 2 {
+				text.WriteRune(rune(binary.BigEndian.Uint16(raw[i:])))
+			}
+			text.WriteByte('\n')
+		}
+	}
+	return text.String()
 }
 
 func TestFind(t *testing.T) {

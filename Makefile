@@ -69,8 +69,8 @@ bench-quick: ## the same in about two minutes, with small batches
 	$(GO) run ./cmd/tranche bench --quick --json bench.json
 
 .PHONY: bench-go
-bench-go: ## benchmarks of the engine and the expressions alone
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/engine ./internal/expression ./internal/exactjson
+bench-go: ## benchmarks of the engine, the expressions and the task types alone
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/engine ./internal/expression ./internal/task ./internal/workflow ./internal/exactjson
 
 .PHONY: bench-lists
 bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)

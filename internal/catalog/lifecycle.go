@@ -19,6 +19,7 @@ import (
 // every one of them.
 func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, error) {
 	var published *Workflow
+	var plan *workflow.Plan
 	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
 		current, err := c.lockTx(ctx, tx, tenantID, id)
 		if err != nil {
@@ -27,8 +28,7 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 		if current.Status != Draft {
 			return errStatus(Draft, "published", current.Status)
 		}
-		plan, err := c.compile(current)
-		if err != nil {
+		if plan, err = c.compile(current); err != nil {
 			return err
 		}
 		if err := c.checkReferences(ctx, tx, current, plan); err != nil {
@@ -44,12 +44,14 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 	if err != nil {
 		return nil, err
 	}
+	c.plans.put(published, plan)
 	return published, nil
 }
 
-// compile returns the plan of a stored workflow.
+// compile returns the plan of a stored workflow. The types of its configs were
+// checked when it was written; compiling finds whatever is wrong with them.
 func (c *Catalog) compile(w *Workflow) (*workflow.Plan, error) {
-	definition, err := c.parse(w.Content)
+	definition, err := parse(w.Content, nil)
 	if err != nil {
 		return nil, err
 	}

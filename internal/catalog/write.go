@@ -24,7 +24,7 @@ var aliasPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 // its faults.
 func (c *Catalog) Create(ctx context.Context, tenantID uuid.UUID, alias string, content Content) (*Workflow, error) {
 	content = withDefaults(content)
-	if _, err := c.parse(content, aliasFaults(alias)...); err != nil {
+	if _, err := parse(content, c.types, aliasFaults(alias)...); err != nil {
 		return nil, err
 	}
 	var made *Workflow
@@ -93,7 +93,7 @@ func (c *Catalog) Update(ctx context.Context, tenantID, id uuid.UUID, accept fun
 			return errStatus(Draft, "changed", current.Status)
 		}
 		content := withDefaults(change(current.Content))
-		if _, err := c.parse(content); err != nil {
+		if _, err := parse(content, c.types); err != nil {
 			return err
 		}
 		row, err := c.queries.WorkflowUpdate(ctx, tx, queries.WorkflowUpdateParams{
@@ -156,8 +156,9 @@ func aliasFaults(alias string) []fault.Detail {
 }
 
 // parse checks structure and types of a definition; a fault.Invalid names
-// every fault, those that the caller has found already included.
-func (c *Catalog) parse(content Content, details ...fault.Detail) (workflow.Definition, error) {
+// every fault, those that the caller has found already included. Without types
+// the configs are not looked at.
+func parse(content Content, types map[string]workflow.TaskType, details ...fault.Detail) (workflow.Definition, error) {
 	decode := func(field string, text json.RawMessage) any {
 		value, err := exactjson.Decode(text)
 		if err != nil {
@@ -168,7 +169,7 @@ func (c *Catalog) parse(content Content, details ...fault.Detail) (workflow.Defi
 	inputSchema := decode("inputSchema", content.InputSchema)
 	tasks := decode("tasks", content.Tasks)
 	edges := decode("edges", content.Edges)
-	definition, found := workflow.Parse(inputSchema, tasks, edges, c.types)
+	definition, found := workflow.Parse(inputSchema, tasks, edges, types)
 	definition.ExecutionMode, definition.TimeoutSeconds = workflow.Mode(content.ExecutionMode), content.TimeoutSeconds
 	if details = append(details, found...); len(details) > 0 {
 		return workflow.Definition{}, fault.New(fault.Invalid, "the workflow is invalid").WithDetails(details...)

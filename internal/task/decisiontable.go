@@ -31,7 +31,7 @@ func (decisionTableType) Compile(c *workflow.ConfigReader) workflow.Program {
 	b.readInputs()
 	b.readOutputs()
 	b.readRules()
-	if !b.faulty {
+	if !b.faulty && !c.Drafting() {
 		b.place()
 		b.check()
 	}

@@ -7,10 +7,11 @@ import "slices"
 // independent, which an expression's value and a path within another path are
 // not; such columns can only rule a pair out.
 
-// comparisonsMax bounds the cells that are compared at publish, which grow with
-// the square of the rules: well above a table of 5,000 rules, and below a
-// second. What is not compared counts as not sure.
-const comparisonsMax = 100_000_000
+// comparisonsMax bounds the cells that are compared at publish to a fraction of a
+// second. A table of which it is too little has thousands of rules that only
+// lists within the same bounds keep apart. What is not compared counts as not
+// sure.
+const comparisonsMax = 20_000_000
 
 // ruleCheck compares the rules of a table.
 type ruleCheck struct {
@@ -26,16 +27,21 @@ type pair struct{ earlier, later int }
 // nothing is sure, and evaluation finds out.
 func (t *ruleCheck) overlaps() []pair {
 	dependent := t.dependentColumns()
+	decided := make([]bool, len(t.rules))
+	for i := range t.rules {
+		decided[i] = !t.undecided(i, dependent) && !t.neverHolds(i)
+	}
+	near := t.newSieve(func(s span) uint32 { return s.high }, func(s span) uint32 { return s.low })
 	var found []pair
 	for later := range t.rules {
-		if t.undecided(later, dependent) || t.neverHolds(later) {
+		if !decided[later] {
 			continue
 		}
-		for earlier := range later {
+		for earlier := range near.before(later) {
 			if t.left < 0 {
 				return found
 			}
-			if !t.disjoint(earlier, later) && !t.undecided(earlier, dependent) && t.shareInput(earlier, later) {
+			if decided[earlier] && !t.disjoint(earlier, later) && t.shareInput(earlier, later) {
 				found = append(found, pair{earlier, later})
 				break
 			}
@@ -72,8 +78,7 @@ func (t *ruleCheck) undecided(rule int, dependent []bool) bool {
 	return false
 }
 
-// disjoint reports whether some column keeps two rules apart. It is the quick
-// test that most pairs of a large table fail.
+// disjoint reports whether some column keeps two rules apart.
 func (t *ruleCheck) disjoint(x, y int) bool {
 	a, b := t.row(x), t.row(y)
 	for i := range a {
@@ -110,16 +115,20 @@ func (t *ruleCheck) neverHolds(rule int) bool { return !t.shareInput(rule, rule)
 // rule that takes all its hits under policy first, or the rule itself where
 // its own cells contradict each other.
 func (t *ruleCheck) shadowed() []pair {
+	var around *sieve
+	if t.policy == hitFirst {
+		around = t.newSieve(func(s span) uint32 { return s.low }, func(s span) uint32 { return s.high })
+	}
 	var found []pair
 	for later := range t.rules {
 		if t.neverHolds(later) {
 			found = append(found, pair{later, later})
 			continue
 		}
-		if t.policy != hitFirst {
+		if around == nil {
 			continue
 		}
-		for earlier := range later {
+		for earlier := range around.before(later) {
 			if t.left < 0 {
 				return found
 			}

@@ -28,6 +28,11 @@ type ConfigReader struct {
 	sketch *ConfigSchema
 }
 
+// Drafting reports whether only the types of members matter, as at the write of
+// a draft. Expressions are not compiled then, and what a whole config shows need
+// not be found out.
+func (c *ConfigReader) Drafting() bool { return c.task.compiler.only != "" }
+
 // Has reports whether the member is there and not null.
 func (c *ConfigReader) Has(name string) bool { return c.members[name] != nil }
 
@@ -191,7 +196,7 @@ func (c *ConfigReader) Expression(name string) *expression.Expression {
 func (c *ConfigReader) Template(name string) *expression.Template {
 	c.note(name, ConfigSchema{Type: "string", Language: LanguageTemplate})
 	source := read[string](c, name, "a text")
-	if _, present := c.members[name].(string); !present {
+	if _, present := c.members[name].(string); !present || c.Drafting() {
 		return nil
 	}
 	template, err := expression.CompileTemplate(source, c.scope)
@@ -216,6 +221,9 @@ func (c *ConfigReader) Tree(name string) *expression.Tree {
 // ExpressionAt compiles source, found at path within this object
 // (rules[0].when[1]); nil where it is faulty.
 func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression {
+	if c.Drafting() {
+		return nil
+	}
 	compiled, err := expression.Compile(source, c.scope)
 	if err != nil {
 		c.Fault(path, "%s", err)
@@ -227,6 +235,9 @@ func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression 
 
 // TreeAt compiles value, found at path within this object; nil where faulty.
 func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
+	if c.Drafting() {
+		return nil
+	}
 	tree, faults := expression.CompileTree(value, c.scope)
 	for _, f := range faults {
 		c.Fault(join(path, f.Path), "%s", f.Err)

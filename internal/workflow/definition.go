@@ -52,8 +52,8 @@ type EdgeDefinition struct {
 // draft that is still incomplete. Details have paths as the caller wrote them.
 // Of tasks whose type is known, the types of the config's members are checked
 // too; an unknown type is a fault of the graph, which Compile reports. A nil
-// argument is an absent member. The caller sets ExecutionMode and
-// TimeoutSeconds, which Compile checks.
+// argument is an absent member, and nil types leave the configs unread. The
+// caller sets ExecutionMode and TimeoutSeconds, which Compile checks.
 func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition, []fault.Detail) {
 	s := structure{}
 	def := Definition{
@@ -63,6 +63,9 @@ func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition
 	}
 	if inputSchema != nil {
 		def.InputSchema = s.object("inputSchema", inputSchema)
+	}
+	if types == nil {
+		return def, s.details
 	}
 	// The compiler finds wrong types in configs; what else it finds a draft may have.
 	c := compiler{types: types, ids: map[string]string{}, only: fault.InvalidFieldType}

@@ -152,8 +152,14 @@ func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, 
 	for _, action := range effects {
 		d.start(ctx, action)
 	}
-	if poll := d.now().Add(signalPoll); wait.Signal && d.run.Signals != nil && poll.Before(wakeAt) {
-		wakeAt = poll
+	if wait.Signal && d.run.Signals != nil {
+		poll := d.now()
+		if len(effects) == 0 {
+			poll = poll.Add(signalPoll)
+		} // else what is ready came first, and signals have not been looked for
+		if poll.Before(wakeAt) {
+			wakeAt = poll
+		}
 	}
 	return wakeAt, false, nil
 }

@@ -194,12 +194,30 @@ func (s *step) begins(i int) {
 	inner.settleAll()
 }
 
-// fill begins as many runs of a for-each as its concurrency lets.
+// fill begins as many runs of a for-each as its concurrency lets, first those
+// that a retry does again.
 func (s *step) fill(i int) {
 	n, nest := s.tasks[i].Nested, s.graph.Tasks[i].Nest
-	for s.tasks[i].Status == StatusRunning && n.Next < n.Count && len(n.Open) < nest.Concurrency {
-		s.begins(i)
+	for s.tasks[i].Status == StatusRunning && len(n.Open) < nest.Concurrency {
+		again := slices.IndexFunc(n.Frames, func(f *Frame) bool { return f.Status == StatusPending })
+		switch {
+		case again >= 0:
+			s.resumes(i, n.Frames[again])
+		case n.Next < n.Count:
+			s.begins(i)
+		default:
+			return
+		}
 	}
+}
+
+// resumes goes on with a run that an earlier attempt of the execution left.
+func (s *step) resumes(i int, frame *Frame) {
+	n := s.tasks[i].Nested
+	frame.Status, n.Open = StatusRunning, append(n.Open, frame.Index)
+	slices.Sort(n.Open)
+	inner := s.inside(i, frame)
+	inner.settleAll()
 }
 
 // advance looks at a task whose nested runs go on. It returns the step without
@@ -417,6 +435,11 @@ func (n *Nested) total() Tally {
 		sum.add(&frame.Tally)
 	}
 	return sum
+}
+
+// sourceFailed reports whether a data source failed in any of the runs.
+func (n *Nested) sourceFailed() bool {
+	return n.Tally.SourceFailed || slices.ContainsFunc(n.Frames, func(f *Frame) bool { return f.Tally.SourceFailed })
 }
 
 // path names a task's run within the execution (decisions 4.4): score,

@@ -90,8 +90,10 @@ func (r resetter) resume(task *workflow.Task, t *TaskState) bool {
 			continue
 		}
 		r.reset(r.plan.NestedGraph(task.Nest), frame.Tasks)
-		frame.Status, frame.CompletedAt, frame.Error, frame.Output, frame.Tally = StatusRunning, time.Time{}, nil, nil, Tally{}
-		n.Open = append(n.Open, frame.Index)
+		frame.Status, frame.CompletedAt, frame.Error, frame.Output, frame.Tally = StatusPending, time.Time{}, nil, nil, Tally{}
+		if len(n.Open) < max(task.Nest.Concurrency, 1) {
+			frame.Status, n.Open = StatusRunning, append(n.Open, frame.Index)
+		}
 	}
 	if task.Nest.Kind == workflow.NestLoop && len(n.Open) == 0 {
 		n.Phase = PhaseTest

@@ -49,9 +49,12 @@ func ResetSources(plan *workflow.Plan, state *State) {
 
 // keepsResult reports whether a task by itself gives no reason to run again.
 func keepsResult(task *workflow.Task, t *TaskState) bool {
+	if t.Nested != nil && t.Nested.sourceFailed() {
+		return false
+	}
 	switch t.Status {
 	case StatusCompleted:
-		return t.End == nil && (t.Nested == nil || !t.Nested.Tally.SourceFailed)
+		return t.End == nil
 	case StatusFailed:
 		return task.Source == "" || task.OnError.Mode != workflow.ErrorContinue
 	case StatusSkipped:

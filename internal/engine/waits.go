@@ -95,8 +95,8 @@ func framesOf(tasks []TaskState, i, index int) (run []TaskState, over bool) {
 		if t.Nested == nil || index >= t.Nested.Next {
 			return nil, false
 		}
-		frame := t.Nested.open(index)
-		if frame == nil {
+		frame := t.Nested.frame(index)
+		if frame == nil || frame.Status != StatusRunning && frame.Status != StatusPending {
 			return nil, true
 		}
 		return frame.Tasks, false

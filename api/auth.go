@@ -48,12 +48,14 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 }
 
 func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
-	header := ctx.Header("Authorization")
-	if header == "" {
+	r, _ := humachi.Unwrap(ctx)
+	headers := r.Header.Values("Authorization")
+	if len(headers) == 0 || headers[0] == "" {
 		return identity.Principal{}, fault.New(fault.Unauthorized, "a bearer token is required")
 	}
-	scheme, token, ok := strings.Cut(header, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
+	// Of two, a proxy in front may have looked at the other.
+	scheme, token, ok := strings.Cut(headers[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || len(headers) > 1 {
 		return identity.Principal{}, fault.New(fault.Unauthorized, "the Authorization header must be: Bearer and a token")
 	}
 	return s.config.Verify(ctx.Context(), strings.TrimSpace(token))

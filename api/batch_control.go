@@ -91,6 +91,9 @@ func (s *Server) retryBatch(ctx context.Context, in *batchRetryInput) (*batchRet
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSandboxBatch(ctx, id); err != nil {
+		return nil, err
+	}
 	mode := batches.RetryMode(in.Body.RetryMode)
 	retried, err := s.config.Batches.Retry(ctx, batches.RetryRequest{
 		TenantID: principal(ctx).TenantID, ID: id, Mode: mode, Sources: sources,

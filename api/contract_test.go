@@ -71,6 +71,13 @@ func TestErrorContract(t *testing.T) {
 				ExpectProblem(http.StatusUnauthorized, "UNAUTHORIZED", "")
 		}
 		s.Anonymous().Get(t, "/v2/workflows", apitest.Header{Name: "Authorization", Value: "bearer " + c.Token}).Expect(http.StatusOK)
+		twice, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v2/workflows", http.NoBody)
+		require.NoError(t, err)
+		twice.Header["Authorization"] = []string{"Bearer " + c.Token, "Bearer " + c.Token}
+		answer, err := http.DefaultClient.Do(twice)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
 		// Who may not call learns nothing about the body.
 		s.Anonymous().Post(t, "/v2/workflows", apitest.Raw(`{`)).ExpectProblem(http.StatusUnauthorized, "UNAUTHORIZED", "")
 	})

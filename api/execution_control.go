@@ -64,6 +64,9 @@ func (s *Server) retryExecution(ctx context.Context, in *executionRetryInput) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSandboxExecution(ctx, id); err != nil {
+		return nil, err
+	}
 	request := execution.RetryRequest{
 		TenantID: principal(ctx).TenantID, ID: id,
 		Recorded: func(ctx context.Context, tx pgx.Tx, r *execution.Retried) error {

@@ -132,13 +132,16 @@ func (s *Service) count(ctx context.Context, db queries.DBTX, subject uuid.UUID,
 }
 
 // guard bounds what is tried at the token endpoint in the name of a client:
-// 60 times a minute in all, 10 failures a minute from one address. attempt
-// says by fault.Unauthorized that it failed.
+// 60 times a minute in all, 10 failures a minute from one address, which then
+// takes nothing more of the 60 from the client itself. attempt says by
+// fault.Unauthorized that it failed.
 func (s *Service) guard(ctx context.Context, clientID uuid.UUID, address string, attempt func() error) error {
-	if _, err := s.take(ctx, s.pool, clientID, Limit{limitTokens, tokensPerMinute}); err != nil {
-		return err
-	}
-	return s.guardFailures(ctx, clientID, address, attempt)
+	return s.guardFailures(ctx, clientID, address, func() error {
+		if _, err := s.take(ctx, s.pool, clientID, Limit{limitTokens, tokensPerMinute}); err != nil {
+			return err
+		}
+		return attempt()
+	})
 }
 
 // guardFailures refuses to try once an address has failed too often; the

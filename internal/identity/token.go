@@ -65,7 +65,7 @@ type claims struct {
 // tries, or failures from the address, are fault.RateLimited.
 func (s *Service) IssueToken(ctx context.Context, clientID, secret, address string) (token Token, err error) {
 	id, err := uuid.Parse(clientID)
-	if err != nil {
+	if err != nil || id.String() != clientID { // an id has one form
 		return Token{}, errWrongCredentials()
 	}
 	err = s.guard(ctx, id, address, func() error {

@@ -175,6 +175,9 @@ func TestIssueTokenRefuses(t *testing.T) {
 		"another client's secret": {id, other.Secret},
 		"unknown client":          {uuid.NewString(), b.credentials.Secret},
 		"malformed client":        {"acme", b.credentials.Secret},
+		"in braces":               {"{" + id + "}", b.credentials.Secret},
+		"as a URN":                {"urn:uuid:" + id, b.credentials.Secret},
+		"in capitals":             {strings.ToUpper(id), b.credentials.Secret},
 		"hash as the secret":      {id, string(make([]byte, sha256.Size))},
 	}
 	for name, c := range cases {

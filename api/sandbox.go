@@ -1,0 +1,44 @@
+package api
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"tranche/internal/fault"
+	"tranche/queries"
+)
+
+// A client of the sandbox makes test executions only (decisions 2.4): nor does
+// it run again what is no test, though it may read it.
+
+func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error {
+	p := principal(ctx)
+	if !p.IsSandbox {
+		return nil
+	}
+	row, err := queries.New().ExecutionGet(ctx, s.config.Pool, queries.ExecutionGetParams{TenantID: p.TenantID, ID: id})
+	if err != nil {
+		return executionReadError(err)
+	}
+	return checkTest(row.IsTest)
+}
+
+func (s *Server) checkSandboxBatch(ctx context.Context, id uuid.UUID) error {
+	p := principal(ctx)
+	if !p.IsSandbox {
+		return nil
+	}
+	b, err := s.config.Batches.Get(ctx, p.TenantID, id)
+	if err != nil {
+		return err
+	}
+	return checkTest(b.IsTest)
+}
+
+func checkTest(isTest bool) error {
+	if isTest {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "a sandbox client makes test executions only")
+}

@@ -1,0 +1,39 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+// A client of the sandbox reads what is no test, but has it not run again.
+func TestSandboxRunsTestsOnly(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
+	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)
+	const path = "/v1/workflows/fails/v1/execute"
+	for caller, status := range map[*apitest.Caller]int{c: http.StatusForbidden, sandbox: http.StatusAccepted} {
+		id := caller.Post(t, path, apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
+		batch := caller.Post(t, path+"-batch", apitest.Raw(`{"workflowInput":{"items":[{}]}}`)).Expect(http.StatusAccepted).Text("executionBatchId")
+		awaitBatch(t, caller, batch)
+		sandbox.Get(t, "/v1/executions/"+id).Expect(http.StatusOK)
+		retries := []*apitest.Answer{
+			sandbox.Post(t, "/v1/executions/"+id+"/retry", nil),
+			sandbox.Post(t, "/v1/execution-batches/"+batch+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)),
+		}
+		for _, retried := range retries {
+			retried.Expect(status)
+			if status == http.StatusForbidden {
+				require.Equal(t, "a sandbox client makes test executions only", retried.Text("message"))
+			}
+		}
+	}
+	sandbox.Post(t, "/v1/executions/"+unknownID+"/retry", nil).Expect(http.StatusNotFound)
+	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)).Expect(http.StatusNotFound)
+}

@@ -90,6 +90,12 @@ WITH batch AS (
 INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
 SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item;
 
+-- name: BatchItemFirstError :one
+-- Why the first item of a batch failed.
+SELECT (p.result ->> 'errorMessage')::text AS error_message
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = 0;
+
 -- name: BatchPreProcessingEnd :execrows
 UPDATE execution_batches SET status = @status, pre_processing_result = @result, updated_at = now(),
     completed_at = CASE @status::text WHEN 'pre_processing_failed' THEN now() END
@@ -237,6 +243,7 @@ RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_un
 -- Asks for the end of a batch; what is to be ended is ended while it is processing.
 -- No row: there is no such batch, or it has ended or been cancelled.
 UPDATE execution_batches b SET cancel_requested_at = now(), retry_mode = NULL, paused_from = NULL, updated_at = now(),
+    pre_processing_result = CASE b.pre_processing_result WHEN 'pending' THEN @unread::text ELSE b.pre_processing_result END,
     status = CASE WHEN 'post_processing' IN (b.status, b.paused_from) THEN 'post_processing' ELSE 'processing' END
 FROM execution_batches before
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND before.tenant_id = b.tenant_id AND before.id = b.id AND b.cancel_requested_at IS NULL

@@ -14,14 +14,16 @@ import (
 
 const batchCancelRequest = `-- name: BatchCancelRequest :one
 UPDATE execution_batches b SET cancel_requested_at = now(), retry_mode = NULL, paused_from = NULL, updated_at = now(),
+    pre_processing_result = CASE b.pre_processing_result WHEN 'pending' THEN $1::text ELSE b.pre_processing_result END,
     status = CASE WHEN 'post_processing' IN (b.status, b.paused_from) THEN 'post_processing' ELSE 'processing' END
 FROM execution_batches before
-WHERE b.tenant_id = $1 AND b.id = $2 AND before.tenant_id = b.tenant_id AND before.id = b.id AND b.cancel_requested_at IS NULL
+WHERE b.tenant_id = $2 AND b.id = $3 AND before.tenant_id = b.tenant_id AND before.id = b.id AND b.cancel_requested_at IS NULL
   AND b.status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing', 'paused')
 RETURNING b.status, before.status = 'paused' AS was_paused
 `
 
 type BatchCancelRequestParams struct {
+	Unread   string
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
@@ -34,7 +36,7 @@ type BatchCancelRequestRow struct {
 // Asks for the end of a batch; what is to be ended is ended while it is processing.
 // No row: there is no such batch, or it has ended or been cancelled.
 func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCancelRequestParams) (BatchCancelRequestRow, error) {
-	row := db.QueryRow(ctx, batchCancelRequest, arg.TenantID, arg.ID)
+	row := db.QueryRow(ctx, batchCancelRequest, arg.Unread, arg.TenantID, arg.ID)
 	var i BatchCancelRequestRow
 	err := row.Scan(&i.Status, &i.WasPaused)
 	return i, err
@@ -457,6 +459,25 @@ func (q *Queries) BatchItemDefer(ctx context.Context, db DBTX, arg BatchItemDefe
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const batchItemFirstError = `-- name: BatchItemFirstError :one
+SELECT (p.result ->> 'errorMessage')::text AS error_message
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = 0
+`
+
+type BatchItemFirstErrorParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+}
+
+// Why the first item of a batch failed.
+func (q *Queries) BatchItemFirstError(ctx context.Context, db DBTX, arg BatchItemFirstErrorParams) (string, error) {
+	row := db.QueryRow(ctx, batchItemFirstError, arg.TenantID, arg.BatchID)
+	var error_message string
+	err := row.Scan(&error_message)
+	return error_message, err
 }
 
 const batchItemGet = `-- name: BatchItemGet :one

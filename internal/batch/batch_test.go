@@ -226,9 +226,10 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 		total        int
 	}{
 		"empty.csv":  {"", "failed: empty.csv: the file is empty; the first row must name the columns", 0},
-		"header.csv": {"borrowerId,income,debt\n", "failed: the sources have no items", 0},
-		"none.csv":   {"borrowerId,income,debt\nB-1,x,1\nB-2,1,y\n", "failed: no item matches the input schema", 2},
-		"broken.csv": {"borrowerId,income,debt\n" + strings.Repeat("B-1,10,1\n", 2500) + "\"B-2,1,1\n", "failed: broken.csv, row 2502: a quote is out of place or not closed", 0},
+		"header.csv": {"borrowerId,income,debt\n", "failed: header.csv: there is no item in it", 0},
+		"empty.json": {"[]", "failed: empty.json: there is no item in it", 0},
+		"none.csv":   {"borrowerId,income,debt\nB-1,x,1\nB-2,1,y\n", "failed: no item matches the input schema; the first: none.csv, row 2: income: is not a number as in 1234.56", 2},
+		"broken.csv": {"borrowerId,income,debt\n" + strings.Repeat("B-1,10,1\n", 2500) + "\"B-2,1,1\nB-3,10,1\n", "failed: broken.csv, row 2502: a quote is out of place or not closed", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,6 +244,60 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 			require.Equal(t, want.total, left)
 		})
 	}
+}
+
+// What is broken within one row fails that item alone, and its row of
+// failed.csv can be corrected and uploaded as it is.
+func TestBatchOfBrokenRows(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, affordability)
+	long := `{"borrowerId":"` + strings.Repeat("x", 1<<20) + `"}`
+	first := map[string]any{"attachmentFileNames": []string{
+		upload(t, c, "excel.csv", "sep=;\rborrowerId;income;debt;note\rB-1;1000.10;1;say \"hi\"\rB-2;10;1;\rB-3;10\r"),
+		upload(t, c, "lines.jsonl", long+"\n\n{\"borrowerId\":\"B-4\",\"income\":10,\"debt\":1}\n{\"borrowerId\":\"B-5\"\n"+long+long),
+	}}
+	id := start(t, c, "affordability", first)
+	r := follow(t, c, id)
+	require.Equal(t, "complete", r.Status)
+	require.Equal(t, "partially_valid", r.Outputs.Pre.Result)
+	require.Equal(t, [4]int{7, 2, 5, 0}, counts(r))
+	list := c.Get(t, "/v1/execution-batches/"+id+"/items?status=failed").Expect(http.StatusOK)
+	for i, want := range []string{
+		"excel.csv, row 2: note: a quote is out of place or not closed",
+		"excel.csv, row 4: the row has 2 cells where the header has 4; debt: is required",
+		"lines.jsonl, row 1: the row is longer than 1048576 bytes",
+		"lines.jsonl, row 4: invalid JSON at byte 19",
+		"lines.jsonl, row 5: the row is longer than 1048576 bytes",
+	} {
+		require.Equal(t, want, list.Text(fmt.Sprintf("data[%d].errorMessage", i)))
+	}
+	failed := files(t, c, *r.Outputs.Post.PackageID)["failed.csv"]
+	require.Equal(t, "borrowerId,income,debt,note,currency,_row,_sourceFile,_error\n"+
+		"B-1,1000.10,1,,,2,excel.csv,\"excel.csv, row 2: note: a quote is out of place or not closed\"\n"+
+		"B-3,10,,,,4,excel.csv,\"excel.csv, row 4: the row has 2 cells where the header has 4; debt: is required\"\n"+
+		",,,,,1,lines.jsonl,\"lines.jsonl, row 1: the row is longer than 1048576 bytes\"\n"+
+		",,,,,4,lines.jsonl,\"lines.jsonl, row 4: invalid JSON at byte 19\"\n"+
+		",,,,,5,lines.jsonl,\"lines.jsonl, row 5: the row is longer than 1048576 bytes\"\n", failed)
+	corrected := strings.Replace(strings.Replace(failed, "B-1,1000.10,1,,", `B-1,1000.10,1,"say ""hi""",`, 1), "B-3,10,,", "B-3,10,1,", 1)
+	r = follow(t, c, start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "failed.csv", corrected)}}))
+	require.Equal(t, [4]int{5, 2, 3, 0}, counts(r))
+	require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["results.jsonl"], `"note":"say \"hi\""`)
+}
+
+// A batch whose reading a cancellation broke off says so.
+func TestBatchCancelledBeforeItWasRead(t *testing.T) {
+	t.Parallel()
+	s := newStages(t, 10)
+	at := "/v1/execution-batches/" + s.id.String()
+	s.caller.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
+	require.Equal(t, "failed: the batch was cancelled before all items were read", s.record(t).Outputs.Pre.Result)
+	done, err := s.batches.CancelItems(t.Context(), s.tenantID, s.id)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	require.Equal(t, "cancelled", s.record(t).Status)
 }
 
 // A larger batch crosses several chunks, ranges and windows.

@@ -31,7 +31,9 @@ const (
 // there is none, fault.Conflict where it has ended.
 func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchCancelRequest(ctx, tx, queries.BatchCancelRequestParams{TenantID: tenantID, ID: id})
+		row, err := s.q.BatchCancelRequest(ctx, tx, queries.BatchCancelRequestParams{
+			TenantID: tenantID, ID: id, Unread: resultFailed + "the batch was cancelled before all items were read",
+		})
 		if err != nil {
 			return err
 		}

@@ -40,9 +40,10 @@ type chunker struct {
 	emit    func(*queries.BatchItemsInsertParams) error
 }
 
-// readAll emits the items of the sources from index next on.
+// readAll emits the items of the sources from index next on. Where there is
+// none at all, it is the fault of the first file.
 func (c *chunker) readAll(sources []openSource) error {
-	before := c.next
+	before, firstFile := c.next, ""
 	for _, open := range sources {
 		r, err := open()
 		if err != nil {
@@ -56,6 +57,12 @@ func (c *chunker) readAll(sources []openSource) error {
 			return err
 		}
 		before -= int32(passed)
+		if firstFile == "" {
+			firstFile = r.from()
+		}
+	}
+	if c.next == 0 && firstFile != "" {
+		return &FileError{File: firstFile, Reason: "there is no item in it"}
 	}
 	return c.flush()
 }
@@ -103,9 +110,13 @@ func (c *chunker) add(it *item) error {
 	if err != nil {
 		return err
 	}
-	filled, faults := c.plan.CheckInput(it.input)
-	if faults = merge(it.faults, faults); len(faults) == 0 {
-		it.input = filled
+	faults := it.faults
+	if !it.isBroken {
+		var filled map[string]any
+		filled, faults = c.plan.CheckInput(it.input)
+		if faults = merge(it.faults, faults); len(faults) == 0 {
+			it.input = filled
+		}
 	}
 	c.columns.addLeaves(it.input)
 	input, err := exactjson.Encode(it.input)
@@ -119,7 +130,10 @@ func (c *chunker) add(it *item) error {
 		}
 		c.chunk.Failed++
 	}
-	borrower, _ := it.input["borrowerId"].(string)
+	borrower := ""
+	if id := execution.BorrowerOf(it.input); id != nil {
+		borrower = *id
+	}
 	c.chunk.Ids = append(c.chunk.Ids, id)
 	c.chunk.Indexes = append(c.chunk.Indexes, c.next)
 	c.chunk.RowNumbers = append(c.chunk.RowNumbers, int32(it.row))

@@ -203,23 +203,45 @@ func TestItemsAreCountedOnce(t *testing.T) {
 	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachments"))
 }
 
-// A package that cannot be written is given up, and says so.
-func TestPostProcessingCanBeGivenUp(t *testing.T) {
+// A stage that cannot get on is given up, and the batch says so.
+func TestStagesCanBeGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 10)
-	require.NoError(t, s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id), "not there yet: nothing happens")
+	giveUp := func(fail func(context.Context, uuid.UUID, uuid.UUID) (bool, error)) bool {
+		t.Helper()
+		hasFailed, err := fail(t.Context(), s.tenantID, s.id)
+		require.NoError(t, err)
+		return hasFailed
+	}
+	require.False(t, giveUp(s.batches.FailPostProcessing), "not there yet")
+	require.False(t, giveUp(s.batches.FailPreProcessing))
 	require.Equal(t, "pending", s.record(t).Status)
 	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
 	for _, run := range s.newRuns(t) {
 		_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
 		require.NoError(t, err)
 	}
+	require.False(t, giveUp(s.batches.FailPreProcessing), "past that")
 	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_payloads SET result = '[]'")
 	require.NoError(t, err)
 	require.Error(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
-	require.NoError(t, s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id))
+	require.True(t, giveUp(s.batches.FailPostProcessing))
 	require.Equal(t, "post_processing_failed", s.record(t).Status)
 	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "a batch that is given up is left alone")
+
+	s = newStages(t, 10)
+	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (batch_id IS NULL)")
+	require.NoError(t, err)
+	require.Error(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.True(t, giveUp(s.batches.FailPreProcessing))
+	r := s.record(t)
+	require.Equal(t, "pre_processing_failed", r.Status)
+	require.Equal(t, "failed: an unexpected error occurred", r.Outputs.Pre.Result)
+	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions DROP CONSTRAINT refused")
+	require.NoError(t, err)
+	s.caller.Post(t, "/v1/execution-batches/"+s.id.String()+"/retry", map[string]any{"retryMode": "pre_processing"}).Expect(http.StatusAccepted)
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.Equal(t, 10, s.record(t).State.Summary.Total)
 }
 
 // An item that waits long between two tries ends elsewhere than in its job.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // delimiterRowsMax is how many rows of the sample are compared.
@@ -53,4 +54,59 @@ func divide(sample string, delimiter rune, isWhole bool) (columns int, agree flo
 		return 0, 0
 	}
 	return columns, float64(same) / float64(rows)
+}
+
+// declaredDelimiter returns the delimiter that a first line such as sep=; names,
+// which Excel writes and hides, and the length of that line; zeros for none.
+func declaredDelimiter(sample string) (delimiter rune, length int) {
+	line, _, isLine := strings.Cut(sample, "\n")
+	if !isLine {
+		return 0, 0
+	}
+	text := strings.TrimSuffix(line, "\r")
+	if unquoted, ok := strings.CutPrefix(text, `"`); ok {
+		text = strings.TrimSuffix(unquoted, `"`)
+	}
+	const mark = "sep="
+	if len(text) <= len(mark) || !strings.EqualFold(text[:len(mark)], mark) {
+		return 0, 0
+	}
+	delimiter, size := utf8.DecodeRuneInString(text[len(mark):])
+	if size != len(text)-len(mark) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r", delimiter) {
+		return 0, 0
+	}
+	return delimiter, len(line) + 1
+}
+
+// endsLinesWithCR reports whether the first line ends with a carriage return
+// alone, as Excel for the Macintosh writes.
+func endsLinesWithCR(sample []byte) bool {
+	isQuoted := false
+	for i, c := range sample {
+		switch {
+		case c == '"':
+			isQuoted = !isQuoted
+		case isQuoted:
+		case c == '\n':
+			return false
+		case c == '\r':
+			return i+1 == len(sample) || sample[i+1] != '\n'
+		}
+	}
+	return false
+}
+
+// carriageReturns makes lines that end with a carriage return alone end with a
+// newline.
+type carriageReturns struct{ source io.Reader }
+
+// Read implements io.Reader.
+func (c *carriageReturns) Read(p []byte) (int, error) {
+	n, err := c.source.Read(p)
+	for i, b := range p[:n] {
+		if b == '\r' {
+			p[i] = '\n'
+		}
+	}
+	return n, err
 }

@@ -37,8 +37,16 @@ func (e *FileError) Error() string {
 	return b.String()
 }
 
+// rowError says why one row can not be read, while those after it can.
+type rowError struct {
+	column string // empty where it is not known
+	reason string
+}
+
+func (e *rowError) Error() string { return e.reason }
+
 var (
-	errRowTooLong    = fmt.Errorf("the row is longer than %d bytes; is a quote not closed?", rowBytesMax)
+	errRowTooLong    = fmt.Errorf("the row is longer than %d bytes", rowBytesMax)
 	errTableTooLarge = fmt.Errorf("the table is larger than %d bytes", int64(tableBytesMax))
 )
 
@@ -89,13 +97,17 @@ func (f *file) broken(err error, row int) error {
 	return e
 }
 
-// sourceReader keeps an error of the storage apart from one of the file.
+// sourceReader keeps an error of the storage apart from one of the file, and
+// gives it again.
 type sourceReader struct {
 	source io.Reader
 	err    error
 }
 
 func (s *sourceReader) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
 	n, err := s.source.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err

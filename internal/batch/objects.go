@@ -19,9 +19,9 @@ func objectOf(f *file, row int, text []byte) item {
 	value, err := exactjson.Decode(text)
 	switch object, ok := value.(map[string]any); {
 	case err != nil:
-		it.faults = []fault.Detail{{Message: err.Error()}}
+		it.faults, it.isBroken = []fault.Detail{{Message: err.Error()}}, true
 	case !ok:
-		it.faults = []fault.Detail{{Message: "this is not a JSON object"}}
+		it.faults, it.isBroken = []fault.Detail{{Message: "this is not a JSON object"}}, true
 	default:
 		it.input = object
 	}
@@ -43,17 +43,25 @@ func openLines(f *file) *lineReader {
 
 func (r *lineReader) next() (item, error) {
 	line, err := r.line()
+	if errors.Is(err, errRowTooLong) {
+		return item{fileName: r.name, row: r.row, input: map[string]any{}, faults: []fault.Detail{{Message: err.Error()}}, isBroken: true}, nil
+	}
 	if err != nil {
 		return item{}, err
 	}
 	return objectOf(r.file, r.row, line), nil
 }
 
-// line returns the next line that is not blank, or io.EOF.
+// line returns the next line that is not blank, or io.EOF. One that is too long
+// is passed over: errRowTooLong.
 func (r *lineReader) line() ([]byte, error) {
 	for {
 		r.text.rowLeft = rowBytesMax
 		line, err := r.lines.ReadBytes('\n')
+		if errors.Is(err, errRowTooLong) {
+			r.row++
+			return nil, r.passOver()
+		}
 		if err != nil && !errors.Is(err, io.EOF) || r.source.err != nil {
 			return nil, r.broken(err, r.row+1)
 		}
@@ -67,12 +75,31 @@ func (r *lineReader) line() ([]byte, error) {
 	}
 }
 
+// passOver reads to the end of a line that is too long.
+func (r *lineReader) passOver() error {
+	for {
+		r.text.rowLeft = rowBytesMax
+		_, err := r.lines.ReadSlice('\n')
+		switch {
+		case err == nil, errors.Is(err, io.EOF) && r.source.err == nil:
+			return errRowTooLong
+		case !errors.Is(err, errRowTooLong) && !errors.Is(err, bufio.ErrBufferFull):
+			return r.broken(err, r.row)
+		}
+	}
+}
+
 func (r *lineReader) skip() error {
 	_, err := r.line()
+	if errors.Is(err, errRowTooLong) {
+		return nil
+	}
 	return err
 }
 
 func (r *lineReader) columns() []string { return nil }
+
+func (r *lineReader) from() string { return r.name }
 
 // arrayReader gives the elements of a file's one array of JSON as items.
 type arrayReader struct {
@@ -133,6 +160,8 @@ func (r *arrayReader) skip() error {
 }
 
 func (r *arrayReader) columns() []string { return nil }
+
+func (r *arrayReader) from() string { return r.name }
 
 // fail names the element at which the array is broken: nothing after it can be
 // told apart.

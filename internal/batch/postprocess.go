@@ -308,11 +308,12 @@ func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uui
 	})
 }
 
-// FailPostProcessing gives up a batch whose package cannot be written.
-func (s *Service) FailPostProcessing(ctx context.Context, tenantID, batchID uuid.UUID) error {
-	_, err := s.q.BatchPostProcessingFail(ctx, s.Pool, queries.BatchPostProcessingFailParams{TenantID: tenantID, ID: batchID})
+// FailPostProcessing gives up a batch whose package cannot be written, and
+// reports whether it did: a batch in another status is left alone.
+func (s *Service) FailPostProcessing(ctx context.Context, tenantID, batchID uuid.UUID) (bool, error) {
+	rows, err := s.q.BatchPostProcessingFail(ctx, s.Pool, queries.BatchPostProcessingFailParams{TenantID: tenantID, ID: batchID})
 	if err != nil {
-		return postgres.Translate(fmt.Errorf("give up batch %s: %w", batchID, err))
+		return false, postgres.Translate(fmt.Errorf("give up batch %s: %w", batchID, err))
 	}
-	return nil
+	return rows > 0, nil
 }

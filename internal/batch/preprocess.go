@@ -117,7 +117,11 @@ func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.U
 		case p.ItemsTotal == 0:
 			status, result = StatusPreProcessingFailed, resultFailed+"the sources have no items"
 		case p.ValidatedItems == 0:
-			status, result = StatusPreProcessingFailed, resultFailed+"no item matches the input schema"
+			first, err := s.q.BatchItemFirstError(ctx, tx, queries.BatchItemFirstErrorParams{TenantID: tenantID, BatchID: batchID})
+			if err != nil {
+				return fmt.Errorf("get the first item of batch %s: %w", batchID, err)
+			}
+			status, result = StatusPreProcessingFailed, resultFailed+"no item matches the input schema; the first: "+first
 		case p.ValidatedItems < p.ItemsTotal:
 			result = resultPartiallyValid
 		}
@@ -137,6 +141,25 @@ func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.
 		}
 		return nil
 	})
+}
+
+// FailPreProcessing gives up a batch whose items cannot be recorded, and reports
+// whether it did: a batch in another status is left alone.
+func (s *Service) FailPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID) (bool, error) {
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+"an unexpected error occurred")
+		if err != nil {
+			return err
+		}
+		return s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: batchID})
+	})
+	if errors.Is(err, errOvertaken) {
+		return false, nil
+	}
+	if err != nil {
+		return false, postgres.Translate(fmt.Errorf("give up batch %s: %w", batchID, err))
+	}
+	return true, nil
 }
 
 func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, status Status, result string) error {

@@ -2,23 +2,22 @@ package batch
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/xuri/excelize/v2"
 )
 
-// Limits of a spreadsheet. The file itself is held in memory, because a ZIP
-// archive is read from its end; its parts are unpacked to temporary files.
 const (
-	sheetFileBytesMax     = 64 << 20
-	sheetUnpackedBytesMax = 200 << 20
-	sheetPartBytesMax     = 16 << 20 // a greater one goes to a temporary file
+	// Limits of a sheet by its format.
+	sheetRowsMax    = 1 << 20
+	sheetColumnsMax = 1 << 14
 	// numberDigitsMax is to how many significant digits a spreadsheet shows a
 	// number. It keeps more, which are the rounding errors of binary fractions.
 	numberDigitsMax = 15
@@ -27,17 +26,30 @@ const (
 // sheet reads the rows of the first visible sheet of a spreadsheet.
 type sheet struct {
 	*file
-	book        *excelize.File
-	rows        *excelize.Rows
-	columnNames []string
-	row         int
-	isDate1904  bool
+	book   *workbook
+	part   io.ReadCloser
+	xml    *xml.Decoder
+	header []string
+	row    int
+	cells  []string
+	kinds  []cellKind // of the cells
+	// fault is why the row can not be read, naming the first such cell.
+	fault       string
+	faultColumn int
 }
+
+// cellKind is what a cell holds.
+type cellKind byte
+
+const (
+	cellText cellKind = iota
+	cellNumber
+	cellDate // a number that is shown as a date
+)
 
 // openSheet reads the header of a spreadsheet. Faults of the file are
 // *FileError; other errors are the source's own.
-func openSheet(f *file) (s *sheet, err error) {
-	defer f.recoverSheet(&err)
+func openSheet(f *file) (*sheet, error) {
 	content, err := io.ReadAll(io.LimitReader(f.raw, sheetFileBytesMax+1))
 	if err != nil {
 		return nil, f.broken(err, 0)
@@ -50,115 +62,234 @@ func openSheet(f *file) (s *sheet, err error) {
 	case bytes.HasPrefix(content, []byte("\xD0\xCF\x11\xE0")): // a compound file, [MS-CFB]
 		return nil, &FileError{File: f.name, Reason: "the spreadsheet is protected by a password, or is of the old format .xls"}
 	}
-	book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{
-		RawCellValue: true, UnzipSizeLimit: sheetUnpackedBytesMax, UnzipXMLSizeLimit: sheetPartBytesMax,
-	})
-	if err != nil {
-		return nil, f.brokenSheet(err)
+	s := &sheet{file: f}
+	if s.book, err = openWorkbook(content); err != nil {
+		return nil, s.broken(err)
 	}
-	s = &sheet{file: f, book: book}
-	if err := s.begin(); err != nil {
+	if s.book.sheet == "" {
+		return nil, &FileError{File: s.name, Reason: "the spreadsheet has no visible sheet"}
+	}
+	if s.part, err = s.book.open(s.book.sheet); err != nil {
+		return nil, s.broken(err)
+	}
+	s.xml = xml.NewDecoder(s.part)
+	if err := s.readHeader(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// begin finds the sheet and reads its header.
-func (s *sheet) begin() error {
-	if properties, err := s.book.GetWorkbookProps(); err == nil && properties.Date1904 != nil {
-		s.isDate1904 = *properties.Date1904
-	}
-	names := s.book.GetSheetList()
-	first := slices.IndexFunc(names, func(name string) bool {
-		visible, err := s.book.GetSheetVisible(name)
-		return err == nil && visible
-	})
-	if first < 0 {
-		return &FileError{File: s.name, Reason: "the spreadsheet has no visible sheet"}
-	}
-	var err error
-	if s.rows, err = s.book.Rows(names[first]); err != nil {
-		return s.brokenSheet(err)
-	}
+func (s *sheet) readHeader() error {
 	cells, err := s.next()
 	if errors.Is(err, io.EOF) {
 		return &FileError{File: s.name, Reason: "the first visible sheet is empty; its first row must name the columns"}
 	}
+	if broken, ok := errors.AsType[*rowError](err); ok {
+		return &FileError{File: s.name, Row: s.row, Reason: "column " + strconv.Itoa(s.faultColumn+1) + " " + broken.reason}
+	}
 	if err != nil {
 		return err
 	}
-	s.columnNames, err = headerOf(s.file, s.row, cells)
+	s.header, err = headerOf(s.file, s.row, cells)
 	return err
 }
 
 // names implements rowReader.
-func (s *sheet) names() []string { return s.columnNames }
+func (s *sheet) names() []string { return s.header }
 
 // line implements rowReader.
 func (s *sheet) line() int { return s.row }
 
-// next implements rowReader.
-func (s *sheet) next() (cells []string, err error) {
-	defer s.recoverSheet(&err)
-	for s.rows.Next() {
-		s.row++
-		if cells, err = s.rows.Columns(excelize.Options{RawCellValue: true}); err != nil {
-			return nil, s.brokenSheet(err)
-		}
-		if !slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
-			continue
-		}
-		for len(cells) < len(s.columnNames) { // empty cells at the end of a row are not stored
-			cells = append(cells, "")
-		}
-		return cells, nil
-	}
-	if err := s.rows.Error(); err != nil {
-		return nil, s.brokenSheet(err)
-	}
-	return nil, io.EOF
-}
-
-// Close removes the temporary files.
+// Close ends the unpacking.
 func (s *sheet) Close() error {
-	if s.rows != nil {
-		if err := s.rows.Close(); err != nil {
-			return fmt.Errorf("close the sheet of %s: %w", s.name, err)
-		}
-	}
-	if err := s.book.Close(); err != nil {
+	if err := s.part.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// adjust writes a stored cell as the text it stands for: a time, which is stored
-// as a number of days, where the property is a date; true and false, which are
-// stored as 1 and 0; a number without the rounding errors of binary fractions.
-func (s *sheet) adjust(cell string, c *column) string {
+// next implements rowReader.
+func (s *sheet) next() ([]string, error) {
+	for {
+		token, err := s.xml.Token()
+		if err != nil {
+			return nil, s.broken(err)
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if t.Name.Local != "row" {
+				continue
+			}
+			if err := s.readRow(t); err != nil {
+				return nil, s.broken(err)
+			}
+			if cells, err := s.take(); cells != nil || err != nil {
+				return cells, err
+			}
+		case xml.EndElement:
+			if t.Name.Local == "sheetData" {
+				return nil, s.end()
+			}
+		}
+	}
+}
+
+// take returns the row that was read unless it is empty.
+func (s *sheet) take() ([]string, error) {
+	if s.fault != "" {
+		broken := &rowError{reason: s.fault}
+		if s.faultColumn < len(s.header) {
+			broken.column = s.header[s.faultColumn]
+		}
+		return s.cells, broken
+	}
+	if !slices.ContainsFunc(s.cells, func(cell string) bool { return cell != "" }) {
+		return nil, nil
+	}
+	for len(s.cells) < len(s.header) { // empty cells at the end of a row are not stored
+		s.cells, s.kinds = append(s.cells, ""), append(s.kinds, cellText)
+	}
+	return s.cells, nil
+}
+
+// end reads what follows the rows, so that the archive's checksum is compared.
+func (s *sheet) end() error {
+	if _, err := io.Copy(io.Discard, s.part); err != nil {
+		return s.broken(err)
+	}
+	return io.EOF
+}
+
+// readRow reads the cells of a row.
+func (s *sheet) readRow(start xml.StartElement) error {
+	number, err := strconv.Atoi(attribute(start, "r", strconv.Itoa(s.row+1)))
+	if err != nil || number <= s.row || number > sheetRowsMax {
+		return errNotSheet
+	}
+	s.cells, s.kinds, s.fault = s.cells[:0], s.kinds[:0], ""
+	for {
+		token, err := s.xml.Token()
+		if err != nil {
+			return err
+		}
+		switch t := token.(type) {
+		case xml.EndElement:
+			s.row = number
+			return nil
+		case xml.StartElement:
+			if t.Name.Local != "c" {
+				err = s.xml.Skip()
+			} else {
+				err = s.readCell(t)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readCell reads one cell of the row.
+func (s *sheet) readCell(start xml.StartElement) error {
+	at := len(s.cells)
+	if reference := attribute(start, "r", ""); reference != "" {
+		at = columnOf(reference)
+	}
+	if at < len(s.cells) || at >= sheetColumnsMax {
+		return errNotSheet
+	}
+	var content struct {
+		Formula *string   `xml:"f"`
+		Value   *string   `xml:"v"`
+		Text    *richText `xml:"is"`
+	}
+	if err := s.xml.DecodeElement(&content, &start); err != nil {
+		return err
+	}
+	for len(s.cells) < at {
+		s.cells, s.kinds = append(s.cells, ""), append(s.kinds, cellText)
+	}
+	text, kind, fault := "", cellText, ""
 	switch {
-	case c.types.has(typeBoolean) && cell == "1":
-		return "true"
-	case c.types.has(typeBoolean) && cell == "0":
-		return "false"
-	case c.types.has(typeNumber) && isNumber(cell):
-		return shownNumber(cell)
-	case c.format == "date" || c.format == "date-time":
-		days, err := strconv.ParseFloat(cell, 64)
-		if err != nil {
-			return cell // it is a text
+	case content.Text != nil:
+		text = content.Text.String()
+	case content.Value != nil:
+		text, kind, fault = s.valueOf(*content.Value, attribute(start, "t", "n"), attribute(start, "s", ""))
+	case content.Formula != nil:
+		fault = "is a formula whose result is not stored; save the file with a spreadsheet program"
+	}
+	if fault != "" && s.fault == "" {
+		s.fault, s.faultColumn = fault, at
+	}
+	s.cells, s.kinds = append(s.cells, text), append(s.kinds, kind)
+	return nil
+}
+
+// valueOf reads a stored value of a type of cell and a style.
+func (s *sheet) valueOf(value, cellType, style string) (text string, kind cellKind, fault string) {
+	switch cellType {
+	case "s":
+		if i, err := strconv.Atoi(value); err == nil && i >= 0 && i < len(s.book.texts) {
+			return s.book.texts[i], cellText, ""
 		}
-		at, err := excelize.ExcelDateToTime(days, s.isDate1904)
-		if err != nil {
-			return cell
+		return "", cellText, "is a text that the file does not hold"
+	case "b":
+		return strings.ToUpper(strconv.FormatBool(value == "1" || value == "true")), cellText, ""
+	case "e":
+		return "", cellText, "is an error of the spreadsheet, such as #REF! or #N/A"
+	case "n":
+		if i, err := strconv.Atoi(style); err == nil && i >= 0 && i < len(s.book.dateStyles) && s.book.dateStyles[i] {
+			return value, cellDate, ""
 		}
-		if c.format == "date" {
-			return at.Format(time.DateOnly)
-		}
-		return at.Format(time.RFC3339)
+		return shownNumber(value), cellNumber, ""
+	case "d":
+		return strings.TrimSuffix(value, "T00:00:00"), cellText, ""
 	default:
+		return unescapeSheet(value), cellText, ""
+	}
+}
+
+// adjust writes a stored number as the text it stands for: a time, which is
+// stored as a number of days, where the property is a date or the cell shows
+// one; true and false where the property is boolean.
+func (s *sheet) adjust(cell string, c *column) string {
+	kind := s.kinds[c.position]
+	isDate := c.format == "date" || c.format == "date-time"
+	switch {
+	case kind == cellText:
+		return cell
+	case c.types.has(typeBoolean) && (cell == "0" || cell == "1"):
+		return strconv.FormatBool(cell == "1")
+	case !isDate && (kind == cellNumber || c.types.has(typeNumber)):
 		return cell
 	}
+	at, ok := timeOf(cell, s.book.isDate1904)
+	switch {
+	case !ok:
+		return cell
+	case c.format == "date", c.format == "" && at.Equal(at.Truncate(24*time.Hour)):
+		return at.Format(time.DateOnly)
+	default:
+		return at.Format(time.RFC3339)
+	}
+}
+
+// timeOf is the time that a spreadsheet keeps as a number of days. By mistake
+// its calendar has a 29 February 1900, which is no time.
+func timeOf(cell string, isDate1904 bool) (time.Time, bool) {
+	const dayOfMistake, daysMax = 60, 2958466 // 9999-12-31
+	days, err := strconv.ParseFloat(cell, 64)
+	if err != nil || math.IsNaN(days) || days < 0 || days >= daysMax || !isDate1904 && math.Floor(days) == dayOfMistake {
+		return time.Time{}, false
+	}
+	first := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)
+	if isDate1904 {
+		first = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
+	} else if days < dayOfMistake {
+		first = first.AddDate(0, 0, 1)
+	}
+	whole, part := math.Modf(days)
+	return first.AddDate(0, 0, int(whole)).Add(time.Duration(math.Round(part*86400)) * time.Second), true
 }
 
 // shownNumber rounds a number that has a binary fraction's digits to those that
@@ -180,23 +311,55 @@ func shownNumber(cell string) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// brokenSheet is broken for errors of the spreadsheet's reader.
-func (f *file) brokenSheet(err error) error {
-	failed := f.broken(err, 0)
+// columnOf is the column that a reference such as AB12 names, from 0.
+func columnOf(reference string) int {
+	column := 0
+	for _, c := range strings.ToUpper(reference) {
+		if c < 'A' || c > 'Z' || column > sheetColumnsMax {
+			break
+		}
+		column = column*26 + int(c-'A') + 1
+	}
+	return column - 1
+}
+
+func attribute(start xml.StartElement, name, otherwise string) string {
+	for _, a := range start.Attr {
+		if a.Name.Local == name && a.Name.Space == "" {
+			return a.Value
+		}
+	}
+	return otherwise
+}
+
+var sheetEscape = regexp.MustCompile(`_x[0-9A-Fa-f]{4}_`)
+
+// unescapeSheet reads characters that XML can not hold, written as _x000D_.
+func unescapeSheet(text string) string {
+	if !strings.Contains(text, "_x") {
+		return text
+	}
+	return sheetEscape.ReplaceAllStringFunc(text, func(escape string) string {
+		code, err := strconv.ParseUint(escape[2:6], 16, 16)
+		if err != nil {
+			return escape
+		}
+		return string(rune(code))
+	})
+}
+
+// broken is file.broken for errors of the spreadsheet's reader.
+func (s *sheet) broken(err error) error {
+	failed := s.file.broken(err, s.row)
 	if broken, ok := errors.AsType[*FileError](failed); ok {
-		if strings.Contains(err.Error(), "unzip size exceeds") {
-			broken.Reason = fmt.Sprintf("the spreadsheet is larger than %d bytes when it is unpacked", sheetUnpackedBytesMax)
-		} else {
-			broken.Reason = "this is not a spreadsheet of the format .xlsx, or it is broken or cut off"
+		switch {
+		case errors.Is(err, errSheetTooLarge), errors.Is(err, errSheetTexts):
+			broken.Row, broken.Reason = 0, err.Error()
+		case s.row == 0:
+			broken.Reason = errNotSheet.Error()
+		default:
+			broken.Row, broken.Reason = s.row+1, "the sheet is broken from here on"
 		}
 	}
 	return failed
-}
-
-// recoverSheet turns a panic of the spreadsheet's reader, which is fed with
-// files of strangers, into a fault of the file.
-func (f *file) recoverSheet(err *error) {
-	if r := recover(); r != nil {
-		*err = f.brokenSheet(fmt.Errorf("panic: %v", r))
-	}
 }

@@ -14,6 +14,7 @@ type item struct {
 	row      int    // of the source's table, header = 1, its line or its place in the array, from 1; 0 for items of the request
 	input    map[string]any
 	faults   []fault.Detail // what does not fit the input schema's types
+	isBroken bool           // the input is not what the source means: faults say why
 }
 
 // itemReader gives the items of a source in their order.
@@ -24,6 +25,8 @@ type itemReader interface {
 	skip() error
 	// columns are the dotted names of inputs that the source declares.
 	columns() []string
+	// from is the name of the file; empty for the items of the request.
+	from() string
 }
 
 // listReader gives the items of the request.
@@ -54,12 +57,14 @@ func (r *listReader) skip() error {
 
 func (r *listReader) columns() []string { return nil }
 
+func (r *listReader) from() string { return "" }
+
 // rowReader gives the rows of a table: of a delimited file or of a sheet.
 type rowReader interface {
 	// names are those of the columns, as the first row gives them.
 	names() []string
 	// next returns the cells of the next row that is not empty, valid until the
-	// next call, or io.EOF.
+	// next call, or io.EOF. *rowError comes with the cells before the fault.
 	next() ([]string, error)
 	// line is the number of the row that next returned, the first being 1.
 	line() int
@@ -109,15 +114,22 @@ func newTableReader(f *file, rows rowReader, schema map[string]any, adjust func(
 
 func (r *tableReader) next() (item, error) {
 	cells, err := r.rows.next()
-	if err != nil {
+	broken, isBroken := errors.AsType[*rowError](err)
+	if err != nil && !isBroken {
 		return item{}, err
 	}
 	input, faults := r.layout.item(cells)
-	return item{fileName: r.fileName, row: r.rows.line(), input: input, faults: faults}, nil
+	if isBroken {
+		faults = []fault.Detail{{Field: broken.column, Message: broken.reason}}
+	}
+	return item{fileName: r.fileName, row: r.rows.line(), input: input, faults: faults, isBroken: isBroken}, nil
 }
 
 func (r *tableReader) skip() error {
 	_, err := r.rows.next()
+	if _, ok := errors.AsType[*rowError](err); ok {
+		return nil
+	}
 	return err
 }
 
@@ -128,6 +140,8 @@ func (r *tableReader) columns() []string {
 	}
 	return names
 }
+
+func (r *tableReader) from() string { return r.fileName }
 
 // Close lets go of what the rows hold.
 func (r *tableReader) Close() error {

@@ -27,15 +27,22 @@ type table struct {
 func openTable(f *file) (*table, error) {
 	t := &table{file: f, text: f.bounded()}
 	text := bufio.NewReaderSize(t.text, sampleBytes)
-	sample, err := text.Peek(sampleBytes)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, t.broken(err, 0)
+	head, err := text.Peek(sampleBytes) // an error shows again when the rows are read
+	if endsLinesWithCR(head) {
+		text = bufio.NewReaderSize(&carriageReturns{source: text}, sampleBytes)
+		head, err = text.Peek(sampleBytes)
 	}
+	sample := string(head)
+	delimiter, declaration := declaredDelimiter(sample)
+	if delimiter == 0 {
+		delimiter = f.format.delimiter
+	}
+	if delimiter == 0 {
+		delimiter = detectDelimiter(sample, errors.Is(err, io.EOF))
+	}
+	_, _ = text.Discard(declaration) // it was peeked
 	t.csv = csv.NewReader(text)
-	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
-	if t.csv.Comma = f.format.delimiter; f.format.delimiter == 0 {
-		t.csv.Comma = detectDelimiter(string(sample), err != nil)
-	}
+	t.csv.Comma, t.csv.FieldsPerRecord, t.csv.ReuseRecord = delimiter, -1, true
 	return t, t.readHeader()
 }
 
@@ -43,6 +50,9 @@ func (t *table) readHeader() error {
 	cells, err := t.read()
 	if errors.Is(err, io.EOF) {
 		return &FileError{File: t.name, Reason: "the file is empty; the first row must name the columns"}
+	}
+	if broken, ok := errors.AsType[*rowError](err); ok {
+		return &FileError{File: t.name, Row: 1, Reason: broken.reason}
 	}
 	if err != nil {
 		return err
@@ -73,13 +83,12 @@ func (t *table) names() []string { return t.header }
 // line implements rowReader.
 func (t *table) line() int { return t.row }
 
-// next returns the cells of the next row that is not empty, valid until the
-// next call, or io.EOF.
+// next implements rowReader.
 func (t *table) next() ([]string, error) {
 	for {
 		cells, err := t.read()
 		if err != nil {
-			return nil, err
+			return cells, err
 		}
 		for _, cell := range cells {
 			if cell != "" {
@@ -96,7 +105,7 @@ func (t *table) read() ([]string, error) {
 		return nil, io.EOF
 	}
 	if err != nil {
-		return nil, t.fail(err, t.row+1)
+		return cells, t.fail(err, cells)
 	}
 	line, _ := t.csv.FieldPos(0)
 	t.row += line - t.lastLine
@@ -106,10 +115,27 @@ func (t *table) read() ([]string, error) {
 	return cells, nil
 }
 
-// fail turns an error of the decoders into one that names the file.
-func (t *table) fail(err error, row int) error {
-	if parse, ok := errors.AsType[*csv.ParseError](err); ok && t.source.err == nil {
-		return &FileError{File: t.name, Row: row + parse.StartLine - t.lastLine - 1, Reason: "a quote is out of place or not closed"}
+// fail turns an error of the decoders into one that names the file, or only the
+// row where a quote is out of place within one line. A quote that is not closed
+// may have swallowed the rows after it: then nothing of the file can be trusted.
+func (t *table) fail(err error, before []string) error {
+	parse, ok := errors.AsType[*csv.ParseError](err)
+	if !ok || t.source.err != nil {
+		failed := t.broken(err, t.row+1)
+		if broken, isFile := errors.AsType[*FileError](failed); isFile && errors.Is(err, errRowTooLong) {
+			broken.Reason += "; is a quote not closed?"
+		}
+		return failed
 	}
-	return t.broken(err, row)
+	const reason = "a quote is out of place or not closed"
+	t.row += parse.StartLine - t.lastLine
+	if parse.Line > parse.StartLine {
+		return &FileError{File: t.name, Row: t.row, Reason: reason}
+	}
+	t.lastLine = parse.Line
+	broken := &rowError{reason: reason}
+	if len(before) < len(t.header) {
+		broken.column = t.header[len(before)]
+	}
+	return broken
 }

@@ -124,6 +124,12 @@ func TestTableDetectsDelimiter(t *testing.T) {
 		"no newline at end":    "name,amount\nx,1.5",
 		"more in the header":   "name;amount;a,b,c,d\nx;1.5;x\n",
 		"blank lines in front": "\n\nname,amount\nx,1.5\n",
+		"declared":             "sep=;\r\nname;a,b,c;amount\r\nx;1,2,3;1.5\r\n",
+		"declared in quotes":   "\"sep=|\"\nname|amount\nx|1.5\n",
+		"declared after a BOM": "\xEF\xBB\xBFSEP=,\nname,amount\nx,1.5\n",
+		"declared, another":    "sep=^\nname^amount\nx;y^1.5\n",
+		"ends in CR alone":     "name;amount\r\"x\ry\";2\rz;1.5\r",
+		"CR, declared":         "sep=;\rname;amount\rx;1.5",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +144,51 @@ func TestTableDetectsDelimiter(t *testing.T) {
 	items, err = readAll("loans.tsv", strings.NewReader("name,x\tamount\na\t1\n"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"name,x": "a", "amount": json.Number("1")}, items[0].input)
+	for _, header := range []string{"sep=", "sep=;;", "separator=;", `sep="`} { // names of columns
+		items, err = readAll("sep.tsv", strings.NewReader(header+"\nx\n"))
+		if header == `sep="` {
+			require.EqualError(t, err, "sep.tsv, row 1: a quote is out of place or not closed")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{header: "x"}, items[0].input)
+	}
+}
+
+// The line that declares the delimiter is no row, and a carriage return in a
+// cell of a file whose lines end with them is a newline.
+func TestTableReadsWhatExcelWrites(t *testing.T) {
+	t.Parallel()
+	items, err := readAll("a.csv", strings.NewReader("sep=;\rname;amount\r\"x\ry\";2\r\"a\"\"b\";1,5"))
+	require.NoError(t, err)
+	require.Equal(t, []item{
+		{fileName: "a.csv", row: 2, input: map[string]any{"name": "x\ny", "amount": json.Number("2")}},
+		{fileName: "a.csv", row: 3, input: map[string]any{"name": `a"b`, "amount": "1,5"}, faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+	}, items)
+}
+
+// A row with a quote out of place fails alone: those after it are read.
+func TestTablePassesOverBrokenQuotes(t *testing.T) {
+	t.Parallel()
+	r, err := openItems("a.csv", strings.NewReader("name,amount,months\na,1,1\n\nb,5\" pipe,2\n\"c\" d,1,3\ne,\"f\",4\n\"\"g,1,1\n"), loanSchema)
+	require.NoError(t, err)
+	passed, err := skip(r, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, passed)
+	const reason = "a quote is out of place or not closed"
+	for _, want := range []item{
+		{row: 4, input: map[string]any{"name": "b"}, faults: []fault.Detail{{Field: "amount", Message: reason}}, isBroken: true},
+		{row: 5, input: map[string]any{}, faults: []fault.Detail{{Field: "name", Message: reason}}, isBroken: true},
+		{row: 6, input: map[string]any{"name": "e", "amount": "f", "months": json.Number("4")}, faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+	} {
+		want.fileName = "a.csv"
+		got, err := r.next()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	passed, err = skip(r, 2)
+	require.NoError(t, err)
+	require.Equal(t, 1, passed, "a broken row is passed over like any other")
 }
 
 func TestTableNumbersRows(t *testing.T) {
@@ -203,23 +254,23 @@ func TestTableRefusesFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	for name, c := range map[string]struct{ file, text, want string }{
-		"empty":              {"a.csv", "", "a.csv: the file is empty; the first row must name the columns"},
-		"only blank lines":   {"a.csv", "\n\n", "a.csv: the file is empty; the first row must name the columns"},
-		"quote not closed":   {"a.csv", "name,amount\nx,1\n\ny,\"2\nz,3\n", "a.csv, row 4: a quote is out of place or not closed"},
-		"quote out of place": {"a.csv", "name,amount\nx,1\ny \"q\" z,2\n", "a.csv, row 3: a quote is out of place or not closed"},
-		"column twice":       {"a.csv", "name,amount,name\nx,1,y\n", "a.csv, row 1, column name: the column occurs twice"},
-		"parent and child":   {"a.csv", "address,address.zip\nx,1\n", "a.csv, row 1, column address.zip: another column is this one's parent; it can not be both a value and an object"},
-		"empty name part":    {"a.csv", "address..zip\nx\n", "a.csv, row 1, column address..zip: a name has no empty part between dots"},
-		"too deep":           {"a.csv", strings.Repeat("a.", 70) + "b\nx\n", "a.csv, row 1, column " + strings.Repeat("a.", 70) + "b: a name has less than 64 parts"},
-		"no column is read":  {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column has a name that is read"},
-		"too many columns":   {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: there are more than 1000 columns"},
-		"row too long":       {"a.csv", "name\nx\n" + strings.Repeat("y", 2<<20), "a.csv, row 3: the row is longer than 1048576 bytes; is a quote not closed?"},
-		"binary":             {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: this is not a table of text"},
-		"not gzip":           {"a.csv.gz", "name,amount\nx,1\n", "a.csv.gz: this is not a gzip file"},
-		"gzip cut off":       {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},
-		"gzip changed":       {"a.csv.gz", packed.String()[:packed.Len()-8] + "\x00\x00\x00\x00" + packed.String()[packed.Len()-4:], "a.csv.gz, row 50002: the file is broken or cut off"},
-		"gzip as csv":        {"a.csv", packed.String(), "a.csv, row 1: this is not a table of text"},
-		"another type":       {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .json, .json.gz, .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .xlsx or .xlsx.gz"},
+		"empty":               {"a.csv", "", "a.csv: the file is empty; the first row must name the columns"},
+		"only blank lines":    {"a.csv", "\n\n", "a.csv: the file is empty; the first row must name the columns"},
+		"quote not closed":    {"a.csv", "name,amount\nx,1\n\ny,\"2\nz,3\n", "a.csv, row 4: a quote is out of place or not closed"},
+		"quote in the header": {"a.csv", "name,am\"ount\nx,1\n", "a.csv, row 1: a quote is out of place or not closed"},
+		"column twice":        {"a.csv", "name,amount,name\nx,1,y\n", "a.csv, row 1, column name: the column occurs twice"},
+		"parent and child":    {"a.csv", "address,address.zip\nx,1\n", "a.csv, row 1, column address.zip: another column is this one's parent; it can not be both a value and an object"},
+		"empty name part":     {"a.csv", "address..zip\nx\n", "a.csv, row 1, column address..zip: a name has no empty part between dots"},
+		"too deep":            {"a.csv", strings.Repeat("a.", 70) + "b\nx\n", "a.csv, row 1, column " + strings.Repeat("a.", 70) + "b: a name has less than 64 parts"},
+		"no column is read":   {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column has a name that is read"},
+		"too many columns":    {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: there are more than 1000 columns"},
+		"row too long":        {"a.csv", "name\nx\n" + strings.Repeat("y", 2<<20), "a.csv, row 3: the row is longer than 1048576 bytes; is a quote not closed?"},
+		"binary":              {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: this is not a table of text"},
+		"not gzip":            {"a.csv.gz", "name,amount\nx,1\n", "a.csv.gz: this is not a gzip file"},
+		"gzip cut off":        {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},
+		"gzip changed":        {"a.csv.gz", packed.String()[:packed.Len()-8] + "\x00\x00\x00\x00" + packed.String()[packed.Len()-4:], "a.csv.gz, row 50002: the file is broken or cut off"},
+		"gzip as csv":         {"a.csv", packed.String(), "a.csv, row 1: this is not a table of text"},
+		"another type":        {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .json, .json.gz, .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .xlsx or .xlsx.gz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +316,7 @@ func TestSkipPassesOverItems(t *testing.T) {
 func FuzzCSV(f *testing.F) {
 	for _, seed := range []string{
 		"name,amount\nx,1\n", "\xEF\xBB\xBFname;amount\n\"a\nb\";1,5\n", "\xFF\xFEn\x00\n\x00x\x00", "a.b,a.c\n'=1,2\n",
-		"name\tamount\r\n\r\nx\ty\r\n", "\"", "a,a\n", "tags\n\"[1,{\"\"x\"\":2}]\"\n", "M\xfcller\n\xe9",
+		"name\tamount\r\n\r\nx\ty\r\n", "\"", "sep=;\rname;amount\r\"a\" b;1\rc;2\r", "a,a\n", "tags\n\"[1,{\"\"x\"\":2}]\"\n", "M\xfcller\n\xe9",
 	} {
 		f.Add([]byte(seed))
 	}

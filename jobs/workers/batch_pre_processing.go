@@ -16,5 +16,11 @@ type batchPreProcessing struct {
 
 // Work records the items of a batch, going on where a crash left off.
 func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	return w.batches.PreProcess(ctx, job.Args.TenantID, job.Args.BatchID)
+	err := w.batches.PreProcess(ctx, job.Args.TenantID, job.Args.BatchID)
+	if !isHopeless(ctx, err, job.JobRow) {
+		return err
+	}
+	return giveUp(err, func() (bool, error) {
+		return w.batches.FailPreProcessing(ctx, job.Args.TenantID, job.Args.BatchID)
+	})
 }

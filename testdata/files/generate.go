@@ -26,6 +26,8 @@ const rows = "id,name,amount\nA-1,Zoë,1.10\nA-2,Ömer,2000\n"
 
 func main() {
 	write("bom.csv", []byte("\xEF\xBB\xBF"+rows))
+	write("cr.csv", []byte(strings.ReplaceAll(rows, "\n", "\r")))
+	write("sep.csv", []byte("sep=;\r\nid;name;amount\r\nA-1;\"a, b; c\";1.10\r\nA-2;1,5;2000\r\n"))
 	write("crlf.csv", []byte(strings.ReplaceAll(rows, "\n", "\r\n")))
 	write("semicolon.csv", []byte("id;name;amount\nA-1;\"a, b; c\";1.10\nA-2;x,y;2000\n"))
 	write("windows-1252.csv", must(charmap.Windows1252.NewEncoder().Bytes([]byte("id,name\nA-1,Zoë €\n"))))

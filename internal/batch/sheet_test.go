@@ -1,0 +1,197 @@
+package batch
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
+
+	"tranche/internal/fault"
+)
+
+// spreadsheet is one of one sheet, whose rows are given as XML.
+func spreadsheet(t *testing.T, rows string) []byte {
+	t.Helper()
+	return repacked(t, excelize.NewFile(), "xl/worksheets/sheet1.xml",
+		`<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>`+rows+`</sheetData></worksheet>`)
+}
+
+// repacked writes a spreadsheet with another content of one of its parts.
+func repacked(t *testing.T, f *excelize.File, name, content string) []byte {
+	t.Helper()
+	var plain, changed bytes.Buffer
+	require.NoError(t, f.Write(&plain))
+	r, err := zip.NewReader(bytes.NewReader(plain.Bytes()), int64(plain.Len()))
+	require.NoError(t, err)
+	w := zip.NewWriter(&changed)
+	for _, part := range r.File {
+		to, err := w.Create(part.Name)
+		require.NoError(t, err)
+		if part.Name == name {
+			_, err = io.WriteString(to, content)
+			require.NoError(t, err)
+			continue
+		}
+		from, err := part.Open()
+		require.NoError(t, err)
+		_, err = io.Copy(to, from)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return changed.Bytes()
+}
+
+const sheetHeader = `<row r="1"><c r="A1" t="inlineStr"><is><t>name</t></is></c><c r="B1" t="inlineStr"><is><t>amount</t></is></c></row>`
+
+// What a cell shows is what is read, whatever way it is stored.
+func TestSheetReadsCells(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cells string // of the second row
+		want  map[string]any
+	}{
+		"rich text":                {`<c r="A2" t="inlineStr"><is><r><t>bo</t></r><r><rPr><b/></rPr><t>ld</t></r><rPh sb="0" eb="1"><t>no</t></rPh></is></c>`, map[string]any{"name": "bold"}},
+		"escaped character":        {`<c r="A2" t="inlineStr"><is><t>a_x000D_b_x005F_</t></is></c>`, map[string]any{"name": "a\rb_"}},
+		"text of a formula":        {`<c r="A2" t="str"><f>"x"&amp;"y"</f><v>xy</v></c><c r="B2"><f>1+1</f><v>2</v></c>`, map[string]any{"name": "xy", "amount": json.Number("2")}},
+		"empty text of a formula":  {`<c r="A2" t="str"><f>""</f><v></v></c><c r="B2"><v>1</v></c>`, map[string]any{"amount": json.Number("1")}},
+		"number as text":           {`<c r="A2"><v>0.28999999999999998</v></c>`, map[string]any{"name": "0.29"}},
+		"boolean as text":          {`<c r="A2" t="b"><v>1</v></c>`, map[string]any{"name": "TRUE"}},
+		"exponent":                 {`<c r="B2"><v>1.5E-7</v></c>`, map[string]any{"amount": json.Number("1.5E-7")}},
+		"cells without references": {`<c t="inlineStr"><is><t>x</t></is></c><c><v>1</v></c>`, map[string]any{"name": "x", "amount": json.Number("1")}},
+		"date of the format":       {`<c r="A2" t="d"><v>2020-01-05T00:00:00</v></c>`, map[string]any{"name": "2020-01-05"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, sheetHeader+`<row r="2">`+c.cells+`</row>`)))
+			require.NoError(t, err)
+			require.Equal(t, []item{{fileName: "a.xlsx", row: 2, input: c.want}}, items)
+		})
+	}
+}
+
+// A date is read as one where the property has no type for it too, and as a
+// number where it is a number.
+func TestSheetReadsDates(t *testing.T) {
+	t.Parallel()
+	f := excelize.NewFile()
+	for cell, value := range map[string]any{
+		"A1": "name", "B1": "amount", "C1": "seen", "D1": "address.zip",
+		"A2": time.Date(2020, 1, 5, 0, 0, 0, 0, time.UTC), "B2": 43835, "C2": 43835.75, "D2": 43835,
+	} {
+		require.NoError(t, f.SetCellValue("Sheet1", cell, value))
+	}
+	custom := `[$-409]d\ "of" mmmm\,\ yyyy`
+	style, err := f.NewStyle(&excelize.Style{CustomNumFmt: &custom})
+	require.NoError(t, err)
+	require.NoError(t, f.SetCellStyle("Sheet1", "B2", "C2", style))
+	money := `#,##0.00\ "dy";[Red]d`
+	style, err = f.NewStyle(&excelize.Style{CustomNumFmt: &money})
+	require.NoError(t, err)
+	require.NoError(t, f.SetCellStyle("Sheet1", "D2", "D2", style))
+	var file bytes.Buffer
+	require.NoError(t, f.Write(&file))
+	items, err := readAll("a.xlsx", &file)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{
+		"name": "2020-01-05", "amount": json.Number("43835"), "seen": "2020-01-05T18:00:00Z", "address": map[string]any{"zip": "43835"},
+	}, items[0].input)
+}
+
+func TestTimesOfSheets(t *testing.T) {
+	t.Parallel()
+	for cell, want := range map[string]string{
+		"1": "1900-01-01T00:00:00Z", "59": "1900-02-28T00:00:00Z", "60.5": "", "61": "1900-03-01T00:00:00Z", "44000.5": "2020-06-18T12:00:00Z",
+		"2958465.99999": "9999-12-31T23:59:59Z", "2958466": "", "-1": "", "x": "", "NaN": "",
+	} {
+		at, ok := timeOf(cell, false)
+		require.Equal(t, want != "", ok, cell)
+		if ok {
+			require.Equal(t, want, at.Format(time.RFC3339))
+		}
+	}
+	at, ok := timeOf("60", true)
+	require.True(t, ok)
+	require.Equal(t, "1904-03-01", at.Format(time.DateOnly))
+}
+
+// A cell without a value that could be taken fails its row alone.
+func TestSheetTellsFaultsOfRows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ cell, reason string }{
+		"error":                    {`<c r="B2" t="e"><v>#REF!</v></c>`, "is an error of the spreadsheet, such as #REF! or #N/A"},
+		"formula without a result": {`<c r="B2"><f>1+1</f></c>`, "is a formula whose result is not stored; save the file with a spreadsheet program"},
+		"unknown text":             {`<c r="B2" t="s"><v>9</v></c>`, "is a text that the file does not hold"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := spreadsheet(t, sheetHeader+`<row r="2"><c r="A2" t="inlineStr"><is><t>x</t></is></c>`+c.cell+`</row><row r="3"><c r="B3"><v>1</v></c></row>`)
+			items, err := readAll("a.xlsx", bytes.NewReader(file))
+			require.NoError(t, err)
+			require.Equal(t, []item{
+				{fileName: "a.xlsx", row: 2, input: map[string]any{"name": "x"}, faults: []fault.Detail{{Field: "amount", Message: c.reason}}, isBroken: true},
+				{fileName: "a.xlsx", row: 3, input: map[string]any{"amount": json.Number("1")}},
+			}, items)
+			_, err = readAll("a.xlsx", bytes.NewReader(spreadsheet(t, strings.ReplaceAll(`<row r="2">`+c.cell+`</row>`, "B2", "A2"))))
+			require.EqualError(t, err, "a.xlsx, row 2: column 1 "+c.reason)
+		})
+	}
+}
+
+// Of a sheet that breaks off nothing is lost silently.
+func TestSheetRefusesFiles(t *testing.T) {
+	t.Parallel()
+	const first = `<row r="2"><c r="B2"><v>1</v></c></row>`
+	const notSheet = "a.xlsx: this is not a spreadsheet of the format .xlsx, or it is broken or cut off"
+	changed := func(part, content string) []byte { return repacked(t, excelize.NewFile(), part, content) }
+	for name, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"not closed":             {spreadsheet(t, sheetHeader+first+`<row r="3"><c r="B3">`), "a.xlsx, row 3: the sheet is broken from here on"},
+		"ampersand":              {spreadsheet(t, sheetHeader+first+`<row r="3"><c r="A3" t="inlineStr"><is><t>AT&T</t></is></c></row>`), "a.xlsx, row 3: the sheet is broken from here on"},
+		"entity":                 {spreadsheet(t, `<!DOCTYPE x [<!ENTITY y "z">]>`+sheetHeader+`<row r="2"><c r="A2" t="inlineStr"><is><t>&y;</t></is></c></row>`), "a.xlsx, row 2: the sheet is broken from here on"},
+		"row beyond the last":    {spreadsheet(t, sheetHeader+`<row r="99999999999"><c r="B99999999999"><v>1</v></c></row>`), "a.xlsx, row 2: the sheet is broken from here on"},
+		"rows out of order":      {spreadsheet(t, sheetHeader+first+first), "a.xlsx, row 3: the sheet is broken from here on"},
+		"column beyond the last": {spreadsheet(t, sheetHeader+`<row r="2"><c r="ZZZZZZZZ2"><v>1</v></c></row>`), "a.xlsx, row 2: the sheet is broken from here on"},
+		"cells out of order":     {spreadsheet(t, sheetHeader+`<row r="2"><c r="B2"><v>1</v></c><c r="A2"><v>1</v></c></row>`), "a.xlsx, row 2: the sheet is broken from here on"},
+		"no sheet":               {changed("xl/_rels/workbook.xml.rels", `<Relationships/>`), "a.xlsx: the spreadsheet has no visible sheet"},
+		"broken workbook":        {changed("xl/workbook.xml", `<workbook><sheets>`), notSheet},
+		"broken styles":          {changed("xl/styles.xml", `<`), notSheet},
+		"another ZIP":            {changed("_rels/.rels", `<Relationships><Relationship Id="a" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`), notSheet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readAll("a.xlsx", bytes.NewReader(c.file))
+			require.EqualError(t, err, c.want)
+			var broken *FileError
+			require.ErrorAs(t, err, &broken)
+		})
+	}
+}
+
+func FuzzSheet(f *testing.F) {
+	for _, seed := range []string{sheetHeader + `<row r="2"><c r="A2" s="1"><v>44000</v></c></row>`, `<row><c t="s"><v>0</v></c></row>`, `<row r="1"><c r="A1"><f>1</f></c>`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, rows string) {
+		items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, rows)))
+		var broken *FileError
+		if err != nil && !errors.As(err, &broken) {
+			t.Fatalf("a fault of the file is not a FileError: %v", err)
+		}
+		row := 1
+		for _, it := range items {
+			if it.row <= row {
+				t.Fatalf("row %d follows row %d", it.row, row)
+			}
+			row = it.row
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -24,7 +25,7 @@ var aliasPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 // its faults.
 func (c *Catalog) Create(ctx context.Context, tenantID uuid.UUID, alias string, content Content) (*Workflow, error) {
 	content = withDefaults(content)
-	if _, err := parse(content, c.types, aliasFaults(alias)...); err != nil {
+	if _, err := parse(content, c.types, append(nameFaults(content.Name), aliasFaults(alias)...)...); err != nil {
 		return nil, err
 	}
 	var made *Workflow
@@ -93,7 +94,7 @@ func (c *Catalog) Update(ctx context.Context, tenantID, id uuid.UUID, accept fun
 			return errStatus(Draft, "changed", current.Status)
 		}
 		content := withDefaults(change(current.Content))
-		if _, err := parse(content, c.types); err != nil {
+		if _, err := parse(content, c.types, nameFaults(content.Name)...); err != nil {
 			return err
 		}
 		row, err := c.queries.WorkflowUpdate(ctx, tx, queries.WorkflowUpdateParams{
@@ -155,6 +156,13 @@ func aliasFaults(alias string) []fault.Detail {
 	return []fault.Detail{{Field: "alias", Message: "must match " + aliasPattern.String()}}
 }
 
+func nameFaults(name string) []fault.Detail {
+	if strings.TrimSpace(name) != "" {
+		return nil
+	}
+	return []fault.Detail{{Field: "name", Message: "must not be blank"}}
+}
+
 // parse checks structure and types of a definition; a fault.Invalid names
 // every fault, those that the caller has found already included. Without types
 // the configs are not looked at.
@@ -181,5 +189,8 @@ func parse(content Content, types map[string]workflow.TaskType, details ...fault
 // of a larger body, given as the members of that body; absent ones have none.
 func (c *Catalog) Inspect(members map[string]any) []fault.Detail {
 	_, details := workflow.Parse(members["inputSchema"], members["tasks"], members["edges"], c.types)
+	if name, isText := members["name"].(string); isText && name != "" {
+		details = append(nameFaults(name), details...)
+	}
 	return details
 }

@@ -74,6 +74,7 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	r.bytesMax = c.Int("maxResponseBytes", egress.ResponseBytesMax, 1, egress.ResponseBytesMax)
 	// timeoutMs is every task's; here it also bounds the request, which waits
 	// at most so long where it is absent.
+	c.TimeoutMax(egress.TimeoutMax)
 	r.timeout = time.Duration(c.Int("timeoutMs", int(egress.TimeoutDefault.Milliseconds()), 1, int(egress.TimeoutMax.Milliseconds()))) * time.Millisecond
 	c.DataSource(c.Text("source"))
 	c.RetryByDefault(workflow.RetryPolicy{

@@ -479,6 +479,8 @@ func TestHTTPRequestRefusals(t *testing.T) {
 		{with(`"timeoutMs":300001`), at + "timeoutMs", "between 1 and 300000"},
 		{with(`"source":5`), at + "source", "must be"},
 	})
+	_, details := compile(t, Types(Ports{HTTP: egress.New(nil)}), "http-request", with(`"timeoutMs":300001`))
+	require.Len(t, details, 1, "what every task may have is bounded once")
 	for _, config := range []string{
 		with(`"headers":{"Authorization":"Bearer {{ input.token }}","X-A":"","Cookie":"{{ input.c }}"}`),
 		`{"url":"{{ input.url }}"}`, `{"url":"https://{{ input.host }}:8443/a"}`, `{"url":"http://10.0.0.1/"}`, `{"url":"https://example.com/a@b"}`,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tranche/internal/expression"
 	"tranche/internal/fault"
@@ -331,6 +332,9 @@ func (c *ConfigReader) OnlyNamedEdges() { c.task.onlyNamed = true }
 
 // DataSource says that the task reads a data source of that name.
 func (c *ConfigReader) DataSource(name string) { c.task.task.Source = name }
+
+// TimeoutMax bounds the task's timeoutMs.
+func (c *ConfigReader) TimeoutMax(most time.Duration) { c.task.timeout = most }
 
 // RetryByDefault sets the policy that the config's retry then changes.
 func (c *ConfigReader) RetryByDefault(policy RetryPolicy) { c.task.task.Retry = policy }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"tranche/internal/fault"
 )
@@ -102,8 +103,11 @@ func (s *structure) tasks(path string, v any) []TaskDefinition {
 		if task.ID != "" && !idPattern.MatchString(task.ID) {
 			s.fault(at+".id", "", "must match %s", idPattern)
 		}
-		if len(task.Name) > NameMax {
+		switch {
+		case len(task.Name) > NameMax:
 			s.fault(at+".name", "", "must have at most %d bytes", NameMax)
+		case task.Name != "" && strings.TrimSpace(task.Name) == "":
+			s.fault(at+".name", "", "must not be blank")
 		}
 		if task.Name == "" {
 			task.Name = task.ID

@@ -74,6 +74,10 @@ func (c *compiler) schema(path string, document map[string]any) *schema {
 		c.fault(path, "", "leads to its parts in more than %d ways", applicationsMax)
 		return nil
 	}
+	if walk.endless() {
+		c.fault(path, "", "has a $ref that leads back to itself without going into a property or an item, so nothing can match")
+		return nil
+	}
 	return &schema{compiled: compiled, defaults: walk.defaults}
 }
 

@@ -71,7 +71,6 @@ func TestCheckInput(t *testing.T) {
 		"other properties":        {`{"additionalProperties":{"properties":{"a":{"default":1}}}}`, `{"x":{}}`, `{"x":{"a":1}}`, nil},
 		"recursive":               {`{"$defs":{"n":{"properties":{"v":{"default":0},"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"}`, `{"next":{"next":{}}}`, `{"v":0,"next":{"v":0,"next":{"v":0}}}`, nil},
 		"default by reference":    {`{"$defs":{"c":{"default":"EUR"}},"properties":{"c":{"$ref":"#/$defs/c"}}}`, `{}`, `{"c":"EUR"}`, nil},
-		"refers to itself":        {`{"$ref":"#"}`, `{}`, "", []string{": does not match the schema"}},
 		"false":                   {`{"properties":{"a":false}}`, `{"a":1}`, "", []string{"a: does not match the schema"}},
 		"names":                   {`{"propertyNames":{"maxLength":2}}`, `{"abc":1}`, "", []string{": does not match the schema"}},
 		"endless defaults":        {`{"properties":{"a":{"$ref":"#","default":{}},"b":{"$ref":"#","default":{}}}}`, `{}`, "", []string{": the schema's defaults would fill in more than 10000 values"}},
@@ -102,6 +101,7 @@ func TestSchemaFaults(t *testing.T) {
 	for i := range wide {
 		wide[i] = fmt.Sprintf(`"s%d":{"anyOf":[{"$ref":"#/$defs/s%d"},{"$ref":"#/$defs/s%d"}]}`, i, i+1, i+1)
 	}
+	const endless = "inputSchema: has a $ref that leads back to itself without going into a property or an item, so nothing can match"
 	tests := map[string]struct{ schema, want string }{
 		"file":              {`{"$ref":"file:///etc/passwd"}`, "inputSchema: has a $ref or $schema that leads outside the document"},
 		"web":               {`{"properties":{"a":{"$ref":"https://example.com/x.json"}}}`, "inputSchema: has a $ref or $schema that leads outside the document"},
@@ -112,6 +112,8 @@ func TestSchemaFaults(t *testing.T) {
 		"nowhere":           {`{"$ref":"#/$defs/x"}`, "inputSchema: has a $ref that leads nowhere"},
 		"no such anchor":    {`{"$ref":"#x"}`, "inputSchema: has a $ref that leads nowhere"},
 		"exponential":       {`{"$ref":"#/$defs/s0","$defs":{"s18":{},` + strings.Join(wide, ",") + `}}`, "inputSchema: leads to its parts in more than 100000 ways"},
+		"refers to itself":  {`{"$ref":"#"}`, endless},
+		"goes in a circle":  {`{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"allOf":[{"$ref":"#/$defs/y"}]},"y":{"anyOf":[true,{"$ref":"#/$defs/x"}]}}}`, endless},
 		"negative length":   {`{"properties":{"a":{"maxLength":-1}}}`, "inputSchema.properties.a.maxLength: must be at least 0"},
 		"required in place": {`{"required":true}`, "inputSchema.required: must be of type array"},
 	}

@@ -46,6 +46,7 @@ type taskConfig struct {
 	refs      []reference
 	named     []namedEdge
 	onlyNamed bool
+	timeout   time.Duration // the longest that timeoutMs may be
 }
 
 // reference is a task that an expression reads.
@@ -58,7 +59,7 @@ type namedEdge struct {
 }
 
 func newTaskConfig(c *compiler, b *graphBuilder, task *Task, path string, members map[string]any) *taskConfig {
-	t := &taskConfig{compiler: c, graph: b, task: task}
+	t := &taskConfig{compiler: c, graph: b, task: task, timeout: taskTimeoutMax}
 	scope := expression.Scope{}
 	if b.outer != nil {
 		scope = b.outer.roots
@@ -84,7 +85,7 @@ func (t *taskConfig) refer(path string, ids []string) {
 // common reads what every config may have (decisions 4.3).
 func (t *taskConfig) common() {
 	t.task.When = t.root.Expression("when")
-	t.task.Timeout = milliseconds(t.root, "timeoutMs", 0, 1, taskTimeoutMax)
+	t.task.Timeout = milliseconds(t.root, "timeoutMs", 0, 1, t.timeout)
 	if retry := t.root.Object("retry"); retry != nil {
 		t.retry(retry)
 	}

@@ -20,13 +20,14 @@ func (BatchPreProcessing) InsertOpts() river.InsertOpts {
 }
 
 // BatchItemRun runs the items of a batch from index FirstItem up to, not
-// including, EndItem: one where the workflow has effects, about a thousand
-// where it has none.
+// including, EndItem: those of a chunk where the workflow has no effects, else
+// one.
 type BatchItemRun struct {
 	TenantID  uuid.UUID `json:"tenant_id"`
 	BatchID   uuid.UUID `json:"batch_id"`
 	FirstItem int32     `json:"first_item"`
 	EndItem   int32     `json:"end_item"`
+	IsChunk   bool      `json:"is_chunk,omitempty"`
 }
 
 // Kind names the job.

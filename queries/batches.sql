@@ -59,14 +59,15 @@ WHERE tenant_id = @tenant_id AND id = @id AND status IN ('pending', 'pre_process
 RETURNING workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns;
 
 -- name: BatchItemsInsert :execrows
--- Records a chunk of items as executions, those of status failed with their
--- result, together with the progress. No row: another process was first.
+-- Records items together with the progress: those with a status as executions,
+-- the failed ones with their result, those of the chunk to wait in it. No row:
+-- another process was first.
 WITH batch AS (
     UPDATE execution_batches b SET
-        items_read = b.items_read + cardinality(@ids::uuid[]),
-        items_total = b.items_total + cardinality(@ids::uuid[]),
+        items_read = b.items_read + @item_count::integer,
+        items_total = b.items_total + @item_count::integer,
         items_failed = b.items_failed + @failed::integer,
-        validated_items = b.validated_items + cardinality(@ids::uuid[]) - @failed::integer,
+        validated_items = b.validated_items + @validated::integer,
         input_columns = @input_columns::text[],
         updated_at = now()
     WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'pre_processing' AND b.items_read = @first_item::integer
@@ -86,9 +87,16 @@ WITH batch AS (
         @created_at::timestamptz,
         CASE item.result WHEN '' THEN NULL ELSE @created_at::timestamptz END
     FROM batch, item
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
+    SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item
+), chunk AS (
+    INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
+    SELECT batch.tenant_id, batch.id, @first_item, @chunk_indexes::integer[], @chunk_row_numbers::integer[],
+        @chunk_file_names::text[], @chunk_inputs::text[]
+    FROM batch WHERE cardinality(@chunk_indexes::integer[]) > 0
 )
-INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
-SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item;
+SELECT FROM batch;
 
 -- name: BatchItemFirstError :one
 -- Why the first item of a batch failed.
@@ -97,9 +105,11 @@ FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = 0;
 
 -- name: BatchPreProcessingEnd :execrows
-UPDATE execution_batches SET status = @status, pre_processing_result = @result, updated_at = now(),
+UPDATE execution_batches b SET status = @status, pre_processing_result = @result, updated_at = now(),
+    fed_until = CASE WHEN EXISTS (
+        SELECT FROM executions e WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE @status::text WHEN 'pre_processing_failed' THEN now() END
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'pre_processing';
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'pre_processing';
 
 -- name: BatchItemsDelete :exec
 -- Removes the items of a batch none of which has run.
@@ -107,12 +117,14 @@ WITH execution AS (
     DELETE FROM executions e WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid RETURNING e.id
 ), payload AS (
     DELETE FROM execution_payloads p USING execution WHERE p.execution_id = execution.id
+), chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid
 )
-UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0
+UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0, chunks_fed_until = 0
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid;
 
 -- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
+SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id
 FOR UPDATE;
 
@@ -122,8 +134,15 @@ SELECT item_index::integer FROM executions
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer AND status = 'pending'
 ORDER BY item_index LIMIT @items_max;
 
+-- name: BatchChunksList :many
+-- The chunks from an index on, in their order.
+SELECT first_item, item_indexes[cardinality(item_indexes)]::integer + 1 AS end_item, cardinality(item_indexes)::integer AS items FROM batch_chunks
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item >= @first_item::integer
+ORDER BY first_item LIMIT @chunks_max;
+
 -- name: BatchFed :exec
-UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, items_enqueued = items_enqueued + @fed::integer, updated_at = now()
+UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, chunks_fed_until = @chunks_fed_until,
+    items_enqueued = items_enqueued + @fed::integer, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchProcessed :exec
@@ -190,7 +209,64 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+
+-- name: BatchChunkGet :one
+-- A chunk, what it takes to run it, and whether its batch lets it begin or wants
+-- it cancelled. No row: its items are recorded.
+SELECT c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
+    (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
+FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer;
+
+-- name: BatchChunkRecord :one
+-- Records the items of a chunk as executions, in the order of the chunk, and
+-- counts those that have ended, which are written nowhere else. The row of the
+-- batch is locked last. No row: they were recorded before.
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
+    RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+), item AS (
+    SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
+        unnest(chunk.inputs) AS input, unnest(@ids::uuid[]) AS id, unnest(@borrower_ids::text[]) AS borrower_id,
+        unnest(@statuses::text[]) AS status, unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+        unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at,
+        unnest(@tags::text[]) AS tags, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
+    FROM chunk
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF(@workflow_type::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
+        CASE WHEN item.status NOT IN ('pending', 'cancelled') THEN item.started_at END,
+        CASE WHEN item.status <> 'pending' THEN item.completed_at END
+    FROM item, execution_batches b WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
+    RETURNING status, source_failed
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json FROM item
+    RETURNING execution_id
+), counted AS (
+    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status NOT IN ('pending', 'completed')) AS failed,
+        count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed, (SELECT count(*) FROM payload) AS items
+    FROM execution
+)
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + counted.completed,
+    items_failed = b.items_failed + counted.failed,
+    items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.completed - counted.failed, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+FROM counted
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchGetForReport :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt, input_columns, output_columns, draft_package_id,
@@ -233,11 +309,12 @@ UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updat
     fed_until = COALESCE((
         SELECT min(e.item_index) FROM executions e
         WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+    chunks_fed_until = 0,
     items_enqueued = (
         SELECT count(*) FROM executions e
         WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'paused'
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchCancelRequest :one
 -- Asks for the end of a batch; what is to be ended is ended while it is processing.
@@ -351,7 +428,7 @@ SELECT FROM batch;
 -- cancelled, or another process was first.
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchItemList :many
 -- A page of items in their order, after that of the given id.

@@ -42,6 +42,212 @@ func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCanc
 	return i, err
 }
 
+const batchChunkGet = `-- name: BatchChunkGet :one
+SELECT c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
+    (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
+FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
+WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item = $3::integer
+`
+
+type BatchChunkGetParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+}
+
+type BatchChunkGetRow struct {
+	ItemIndexes []int32
+	Inputs      []string
+	WorkflowID  uuid.UUID
+	CustomInput []byte
+	IsTest      bool
+	MayBegin    bool
+	IsCancelled bool
+}
+
+// A chunk, what it takes to run it, and whether its batch lets it begin or wants
+// it cancelled. No row: its items are recorded.
+func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetParams) (BatchChunkGetRow, error) {
+	row := db.QueryRow(ctx, batchChunkGet, arg.TenantID, arg.BatchID, arg.FirstItem)
+	var i BatchChunkGetRow
+	err := row.Scan(
+		&i.ItemIndexes,
+		&i.Inputs,
+		&i.WorkflowID,
+		&i.CustomInput,
+		&i.IsTest,
+		&i.MayBegin,
+		&i.IsCancelled,
+	)
+	return i, err
+}
+
+const batchChunkRecord = `-- name: BatchChunkRecord :one
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = $2 AND c.batch_id = $3::uuid AND c.first_item = $4::integer
+    RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+), item AS (
+    SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
+        unnest(chunk.inputs) AS input, unnest($5::uuid[]) AS id, unnest($6::text[]) AS borrower_id,
+        unnest($7::text[]) AS status, unnest($8::boolean[]) AS source_failed, unnest($9::integer[]) AS status_code,
+        unnest($10::integer[]) AS tasks_completed, unnest($11::integer[]) AS tasks_failed,
+        unnest($12::timestamptz[]) AS started_at, unnest($13::timestamptz[]) AS completed_at,
+        unnest($14::text[]) AS tags, unnest($15::text[]) AS state, unnest($16::text[]) AS result
+    FROM chunk
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($17::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
+        CASE WHEN item.status NOT IN ('pending', 'cancelled') THEN item.started_at END,
+        CASE WHEN item.status <> 'pending' THEN item.completed_at END
+    FROM item, execution_batches b WHERE b.tenant_id = $2 AND b.id = $3::uuid
+    RETURNING status, source_failed
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, $2, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json FROM item
+    RETURNING execution_id
+), counted AS (
+    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status NOT IN ('pending', 'completed')) AS failed,
+        count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed, (SELECT count(*) FROM payload) AS items
+    FROM execution
+)
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + counted.completed,
+    items_failed = b.items_failed + counted.failed,
+    items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.completed - counted.failed, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($1::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+FROM counted
+WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchChunkRecordParams struct {
+	NewColumns     []string
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+	FirstItem      int32
+	Ids            []uuid.UUID
+	BorrowerIds    []string
+	Statuses       []string
+	SourceFailed   []bool
+	StatusCodes    []int32
+	TasksCompleted []int32
+	TasksFailed    []int32
+	StartedAt      []time.Time
+	CompletedAt    []time.Time
+	Tags           []string
+	States         []string
+	Results        []string
+	WorkflowType   string
+}
+
+type BatchChunkRecordRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ChunksFedUntil    int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// Records the items of a chunk as executions, in the order of the chunk, and
+// counts those that have ended, which are written nowhere else. The row of the
+// batch is locked last. No row: they were recorded before.
+func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (BatchChunkRecordRow, error) {
+	row := db.QueryRow(ctx, batchChunkRecord,
+		arg.NewColumns,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Ids,
+		arg.BorrowerIds,
+		arg.Statuses,
+		arg.SourceFailed,
+		arg.StatusCodes,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.StartedAt,
+		arg.CompletedAt,
+		arg.Tags,
+		arg.States,
+		arg.Results,
+		arg.WorkflowType,
+	)
+	var i BatchChunkRecordRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ChunksFedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
+const batchChunksList = `-- name: BatchChunksList :many
+SELECT first_item, item_indexes[cardinality(item_indexes)]::integer + 1 AS end_item, cardinality(item_indexes)::integer AS items FROM batch_chunks
+WHERE tenant_id = $1 AND batch_id = $2 AND first_item >= $3::integer
+ORDER BY first_item LIMIT $4
+`
+
+type BatchChunksListParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+	ChunksMax int32
+}
+
+type BatchChunksListRow struct {
+	FirstItem int32
+	EndItem   int32
+	Items     int32
+}
+
+// The chunks from an index on, in their order.
+func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
+	rows, err := db.Query(ctx, batchChunksList,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.ChunksMax,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchChunksListRow{}
+	for rows.Next() {
+		var i BatchChunksListRow
+		if err := rows.Scan(&i.FirstItem, &i.EndItem, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const batchComplete = `-- name: BatchComplete :execrows
 UPDATE execution_batches SET status = CASE WHEN cancel_requested_at IS NULL THEN 'complete' ELSE 'cancelled' END, output_package_id = draft_package_id, draft_package_id = NULL,
     updated_at = now(), completed_at = now()
@@ -121,20 +327,23 @@ func (q *Queries) BatchDraftPackageReplace(ctx context.Context, db DBTX, arg Bat
 }
 
 const batchFed = `-- name: BatchFed :exec
-UPDATE execution_batches SET status = 'processing', fed_until = $1, items_enqueued = items_enqueued + $2::integer, updated_at = now()
-WHERE tenant_id = $3 AND id = $4
+UPDATE execution_batches SET status = 'processing', fed_until = $1, chunks_fed_until = $2,
+    items_enqueued = items_enqueued + $3::integer, updated_at = now()
+WHERE tenant_id = $4 AND id = $5
 `
 
 type BatchFedParams struct {
-	FedUntil int32
-	Fed      int32
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	FedUntil       int32
+	ChunksFedUntil int32
+	Fed            int32
+	TenantID       uuid.UUID
+	ID             uuid.UUID
 }
 
 func (q *Queries) BatchFed(ctx context.Context, db DBTX, arg BatchFedParams) error {
 	_, err := db.Exec(ctx, batchFed,
 		arg.FedUntil,
+		arg.ChunksFedUntil,
 		arg.Fed,
 		arg.TenantID,
 		arg.ID,
@@ -666,8 +875,10 @@ WITH execution AS (
     DELETE FROM executions e WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid RETURNING e.id
 ), payload AS (
     DELETE FROM execution_payloads p USING execution WHERE p.execution_id = execution.id
+), chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2::uuid
 )
-UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0
+UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0, validated_items = 0, input_columns = '{}', fed_until = 0, chunks_fed_until = 0
 WHERE b.tenant_id = $1 AND b.id = $2::uuid
 `
 
@@ -717,7 +928,7 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchItemsFinishParams struct {
@@ -744,6 +955,7 @@ type BatchItemsFinishRow struct {
 	RetryMode         *string
 	CancelRequestedAt *time.Time
 	FedUntil          int32
+	ChunksFedUntil    int32
 	ItemsEnqueued     int32
 	ItemsTotal        int32
 	ItemsCompleted    int32
@@ -779,6 +991,7 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 		&i.RetryMode,
 		&i.CancelRequestedAt,
 		&i.FedUntil,
+		&i.ChunksFedUntil,
 		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
@@ -856,41 +1069,50 @@ func (q *Queries) BatchItemsGetPending(ctx context.Context, db DBTX, arg BatchIt
 const batchItemsInsert = `-- name: BatchItemsInsert :execrows
 WITH batch AS (
     UPDATE execution_batches b SET
-        items_read = b.items_read + cardinality($1::uuid[]),
-        items_total = b.items_total + cardinality($1::uuid[]),
+        items_read = b.items_read + $1::integer,
+        items_total = b.items_total + $1::integer,
         items_failed = b.items_failed + $2::integer,
-        validated_items = b.validated_items + cardinality($1::uuid[]) - $2::integer,
-        input_columns = $3::text[],
+        validated_items = b.validated_items + $3::integer,
+        input_columns = $4::text[],
         updated_at = now()
-    WHERE b.tenant_id = $4 AND b.id = $5 AND b.status = 'pre_processing' AND b.items_read = $6::integer
+    WHERE b.tenant_id = $5 AND b.id = $6 AND b.status = 'pre_processing' AND b.items_read = $7::integer
     RETURNING b.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
 ), item AS (
-    SELECT unnest($1::uuid[]) AS id, unnest($7::integer[]) AS item_index, unnest($8::integer[]) AS row_number,
-        unnest($9::text[]) AS file_name, unnest($10::text[]) AS borrower_id,
-        unnest($11::text[]) AS input, unnest($12::text[]) AS result
+    SELECT unnest($8::uuid[]) AS id, unnest($9::integer[]) AS item_index, unnest($10::integer[]) AS row_number,
+        unnest($11::text[]) AS file_name, unnest($12::text[]) AS borrower_id,
+        unnest($13::text[]) AS input, unnest($14::text[]) AS result
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, status_code, created_at, completed_at)
-    SELECT item.id, batch.tenant_id, batch.workflow_id, batch.workflow_alias, batch.workflow_version, NULLIF($13::text, ''),
+    SELECT item.id, batch.tenant_id, batch.workflow_id, batch.workflow_alias, batch.workflow_version, NULLIF($15::text, ''),
         batch.principal_id, NULLIF(item.borrower_id, ''), batch.is_test, batch.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
         CASE item.result WHEN '' THEN 'pending' ELSE 'failed' END,
-        CASE item.result WHEN '' THEN NULL ELSE $14::integer END,
-        $15::timestamptz,
-        CASE item.result WHEN '' THEN NULL ELSE $15::timestamptz END
+        CASE item.result WHEN '' THEN NULL ELSE $16::integer END,
+        $17::timestamptz,
+        CASE item.result WHEN '' THEN NULL ELSE $17::timestamptz END
     FROM batch, item
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
+    SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item
+), chunk AS (
+    INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
+    SELECT batch.tenant_id, batch.id, $7, $18::integer[], $19::integer[],
+        $20::text[], $21::text[]
+    FROM batch WHERE cardinality($18::integer[]) > 0
 )
-INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
-SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item
+SELECT FROM batch
 `
 
 type BatchItemsInsertParams struct {
-	Ids              []uuid.UUID
+	ItemCount        int32
 	Failed           int32
+	Validated        int32
 	InputColumns     []string
 	TenantID         uuid.UUID
 	BatchID          uuid.UUID
 	FirstItem        int32
+	Ids              []uuid.UUID
 	Indexes          []int32
 	RowNumbers       []int32
 	FileNames        []string
@@ -900,18 +1122,25 @@ type BatchItemsInsertParams struct {
 	WorkflowType     string
 	FailedStatusCode int32
 	CreatedAt        time.Time
+	ChunkIndexes     []int32
+	ChunkRowNumbers  []int32
+	ChunkFileNames   []string
+	ChunkInputs      []string
 }
 
-// Records a chunk of items as executions, those of status failed with their
-// result, together with the progress. No row: another process was first.
+// Records items together with the progress: those with a status as executions,
+// the failed ones with their result, those of the chunk to wait in it. No row:
+// another process was first.
 func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemsInsert,
-		arg.Ids,
+		arg.ItemCount,
 		arg.Failed,
+		arg.Validated,
 		arg.InputColumns,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
+		arg.Ids,
 		arg.Indexes,
 		arg.RowNumbers,
 		arg.FileNames,
@@ -921,6 +1150,10 @@ func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsI
 		arg.WorkflowType,
 		arg.FailedStatusCode,
 		arg.CreatedAt,
+		arg.ChunkIndexes,
+		arg.ChunkRowNumbers,
+		arg.ChunkFileNames,
+		arg.ChunkInputs,
 	)
 	if err != nil {
 		return 0, err
@@ -1387,9 +1620,11 @@ func (q *Queries) BatchPreProcessingBegin(ctx context.Context, db DBTX, arg Batc
 }
 
 const batchPreProcessingEnd = `-- name: BatchPreProcessingEnd :execrows
-UPDATE execution_batches SET status = $1, pre_processing_result = $2, updated_at = now(),
+UPDATE execution_batches b SET status = $1, pre_processing_result = $2, updated_at = now(),
+    fed_until = CASE WHEN EXISTS (
+        SELECT FROM executions e WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE $1::text WHEN 'pre_processing_failed' THEN now() END
-WHERE tenant_id = $3 AND id = $4 AND status = 'pre_processing'
+WHERE b.tenant_id = $3 AND b.id = $4 AND b.status = 'pre_processing'
 `
 
 type BatchPreProcessingEndParams struct {
@@ -1442,7 +1677,7 @@ func (q *Queries) BatchProcessed(ctx context.Context, db DBTX, arg BatchProcesse
 }
 
 const batchProgressGetForUpdate = `-- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
+SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = $1 AND id = $2
 FOR UPDATE
 `
@@ -1458,6 +1693,7 @@ type BatchProgressGetForUpdateRow struct {
 	RetryMode         *string
 	CancelRequestedAt *time.Time
 	FedUntil          int32
+	ChunksFedUntil    int32
 	ItemsEnqueued     int32
 	ItemsTotal        int32
 	ItemsCompleted    int32
@@ -1474,6 +1710,7 @@ func (q *Queries) BatchProgressGetForUpdate(ctx context.Context, db DBTX, arg Ba
 		&i.RetryMode,
 		&i.CancelRequestedAt,
 		&i.FedUntil,
+		&i.ChunksFedUntil,
 		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
@@ -1488,11 +1725,12 @@ UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updat
     fed_until = COALESCE((
         SELECT min(e.item_index) FROM executions e
         WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+    chunks_fed_until = 0,
     items_enqueued = (
         SELECT count(*) FROM executions e
         WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'paused'
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchResumeParams struct {
@@ -1506,6 +1744,7 @@ type BatchResumeRow struct {
 	RetryMode         *string
 	CancelRequestedAt *time.Time
 	FedUntil          int32
+	ChunksFedUntil    int32
 	ItemsEnqueued     int32
 	ItemsTotal        int32
 	ItemsCompleted    int32
@@ -1524,6 +1763,7 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 		&i.RetryMode,
 		&i.CancelRequestedAt,
 		&i.FedUntil,
+		&i.ChunksFedUntil,
 		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,
@@ -1565,7 +1805,7 @@ func (q *Queries) BatchRetry(ctx context.Context, db DBTX, arg BatchRetryParams)
 const batchRetryEnd = `-- name: BatchRetryEnd :one
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchRetryEndParams struct {
@@ -1579,6 +1819,7 @@ type BatchRetryEndRow struct {
 	RetryMode         *string
 	CancelRequestedAt *time.Time
 	FedUntil          int32
+	ChunksFedUntil    int32
 	ItemsEnqueued     int32
 	ItemsTotal        int32
 	ItemsCompleted    int32
@@ -1597,6 +1838,7 @@ func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndP
 		&i.RetryMode,
 		&i.CancelRequestedAt,
 		&i.FedUntil,
+		&i.ChunksFedUntil,
 		&i.ItemsEnqueued,
 		&i.ItemsTotal,
 		&i.ItemsCompleted,

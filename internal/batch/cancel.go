@@ -65,6 +65,9 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return false, err
 	}
+	if err := s.cancelChunks(ctx, tenantID, batchID, result); err != nil {
+		return false, err
+	}
 	for {
 		rows, err := s.q.BatchItemsCancel(ctx, s.Pool, queries.BatchItemsCancelParams{
 			TenantID: tenantID, BatchID: batchID, ItemsMax: cancelChunkItems, StatusCode: int32(cancelledOutcome().StatusCode), Result: result,

@@ -18,7 +18,8 @@ import (
 	"tranche/queries"
 )
 
-// Limits of a chunk: the items that one transaction records.
+// Limits of a chunk: of the items that one transaction records, and of those
+// that wait in it until one job runs them.
 const (
 	chunkItemsMax = 1000
 	chunkBytesMax = 4 << 20
@@ -29,7 +30,8 @@ const (
 const refusedStatusCode = 422
 
 // chunker turns items into chunks: it fills in defaults, validates against the
-// input schema and writes what is to be stored.
+// input schema and writes what is to be stored. Valid items wait in the chunk
+// where the workflow has no effects; the others are executions from now on.
 type chunker struct {
 	plan    *workflow.Plan
 	clock   func() time.Time
@@ -94,7 +96,7 @@ func (c *chunker) read(r itemReader) error {
 		if err := c.add(&it); err != nil {
 			return err
 		}
-		if len(c.chunk.Ids) == chunkItemsMax || c.bytes >= chunkBytesMax {
+		if len(c.chunk.Ids) == chunkItemsMax || len(c.chunk.ChunkIndexes) == chunkItemsMax || c.bytes >= chunkBytesMax {
 			if err := c.flush(); err != nil {
 				return err
 			}
@@ -105,10 +107,6 @@ func (c *chunker) read(r itemReader) error {
 func (c *chunker) add(it *item) error {
 	if c.chunk == nil {
 		c.chunk = &queries.BatchItemsInsertParams{FirstItem: c.next, CreatedAt: c.clock(), FailedStatusCode: refusedStatusCode}
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
 	}
 	faults := it.faults
 	if !it.isBroken {
@@ -123,6 +121,31 @@ func (c *chunker) add(it *item) error {
 	if err != nil {
 		return fmt.Errorf("write item %d: %w", c.next, err)
 	}
+	if len(faults) == 0 && !c.plan.Effects {
+		c.keep(it, input)
+	} else if err := c.record(it, input, faults); err != nil {
+		return err
+	}
+	c.bytes += len(input)
+	c.chunk.ItemCount++
+	c.next++
+	return nil
+}
+
+// keep leaves an item in the chunk.
+func (c *chunker) keep(it *item, input []byte) {
+	c.chunk.ChunkIndexes = append(c.chunk.ChunkIndexes, c.next)
+	c.chunk.ChunkRowNumbers = append(c.chunk.ChunkRowNumbers, int32(it.row))
+	c.chunk.ChunkFileNames = append(c.chunk.ChunkFileNames, it.fileName)
+	c.chunk.ChunkInputs = append(c.chunk.ChunkInputs, string(input))
+}
+
+// record makes an execution of an item: pending, or failed if it has faults.
+func (c *chunker) record(it *item, input []byte, faults []fault.Detail) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
 	result := ""
 	if len(faults) > 0 {
 		if result, err = refusal(it, faults); err != nil {
@@ -130,20 +153,23 @@ func (c *chunker) add(it *item) error {
 		}
 		c.chunk.Failed++
 	}
-	borrower := ""
-	if id := execution.BorrowerOf(it.input); id != nil {
-		borrower = *id
-	}
 	c.chunk.Ids = append(c.chunk.Ids, id)
 	c.chunk.Indexes = append(c.chunk.Indexes, c.next)
 	c.chunk.RowNumbers = append(c.chunk.RowNumbers, int32(it.row))
 	c.chunk.FileNames = append(c.chunk.FileNames, it.fileName)
-	c.chunk.BorrowerIds = append(c.chunk.BorrowerIds, borrower)
+	c.chunk.BorrowerIds = append(c.chunk.BorrowerIds, borrowerOf(it.input))
 	c.chunk.Inputs = append(c.chunk.Inputs, string(input))
 	c.chunk.Results = append(c.chunk.Results, result)
-	c.bytes += len(input) + len(result)
-	c.next++
+	c.bytes += len(result)
 	return nil
+}
+
+// borrowerOf is the borrower that an input names, empty if it names none.
+func borrowerOf(input map[string]any) string {
+	if id := execution.BorrowerOf(input); id != nil {
+		return *id
+	}
+	return ""
 }
 
 func (c *chunker) flush() error {
@@ -151,6 +177,7 @@ func (c *chunker) flush() error {
 		return nil
 	}
 	chunk := c.chunk
+	chunk.Validated = chunk.ItemCount - chunk.Failed
 	chunk.InputColumns = append([]string{}, c.columns.names...) // nil would be NULL
 	c.chunk, c.bytes = nil, 0
 	return c.emit(chunk)

@@ -382,13 +382,13 @@ func TestPauseInEveryPhase(t *testing.T) {
 	run := func() {
 		for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
 			for _, run := range runs {
-				_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+				_, err := s.batches.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			}
 		}
 	}
 	for _, run := range dropped {
-		_, err := s.batches.RunItems(t.Context(), run.TenantID, run.BatchID, run.FirstItem, run.EndItem)
+		_, err := s.batches.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
 	require.Zero(t, s.record(t).State.Summary.Completed, "nothing begins while it is paused")

@@ -20,7 +20,7 @@ import (
 // comes late waits for one window of each of the others, not for their ends.
 const (
 	// rangeItems is how many items without effects one job runs.
-	rangeItems      = 1000
+	rangeItems      = chunkItemsMax
 	windowOfRanges  = 8 * rangeItems
 	windowOfEffects = 1000 // one item a job
 )
@@ -32,10 +32,12 @@ type progress struct {
 	isRetrying  bool  // items are being made ready for a retry
 	isCancelled bool  // nothing more is to begin
 	fedUntil    int32 // items below have been enqueued if they were pending
-	enqueued    int32 // how many of those have not ended
-	total       int32
-	completed   int32
-	failed      int32
+	// chunksFedUntil says the same of the items that wait in chunks.
+	chunksFedUntil int32
+	enqueued       int32 // how many of those have not ended
+	total          int32
+	completed      int32
+	failed         int32
 }
 
 // next decides, in the transaction that changed the progress, how many more
@@ -46,7 +48,7 @@ func (p progress) next(window int32) (more int32, isOver bool) {
 		return 0, false
 	case p.completed+p.failed == p.total:
 		return 0, true
-	case p.isCancelled || p.fedUntil == p.total || p.enqueued > window/2:
+	case p.isCancelled || p.fedUntil == p.total && p.chunksFedUntil == p.total || p.enqueued > window/2:
 		return 0, false
 	default:
 		return window - p.enqueued, false
@@ -94,38 +96,78 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 		if more == 0 {
 			return nil
 		}
-		items, err := s.q.BatchItemsListPending(ctx, tx, queries.BatchItemsListPendingParams{
-			TenantID: tenantID, BatchID: batchID, FirstItem: p.fedUntil, ItemsMax: more,
-		})
+		var fed int32
+		var err error
+		if p.chunksFedUntil < p.total {
+			fed, err = s.feedChunks(ctx, tx, tenantID, batchID, &p, more)
+		} else {
+			fed, err = s.feedItems(ctx, tx, tenantID, batchID, &p, more, perJob)
+		}
 		if err != nil {
-			return fmt.Errorf("list the items of batch %s: %w", batchID, err)
-		}
-		fedUntil := p.total
-		if len(items) == int(more) {
-			fedUntil = items[len(items)-1] + 1
-		}
-		if err := s.enqueue(ctx, tx, tenantID, batchID, items, perJob); err != nil {
 			return err
 		}
-		err = s.q.BatchFed(ctx, tx, queries.BatchFedParams{TenantID: tenantID, ID: batchID, FedUntil: fedUntil, Fed: int32(len(items))})
+		err = s.q.BatchFed(ctx, tx, queries.BatchFedParams{
+			TenantID: tenantID, ID: batchID, FedUntil: p.fedUntil, ChunksFedUntil: p.chunksFedUntil, Fed: fed,
+		})
 		if err != nil {
 			return fmt.Errorf("feed batch %s: %w", batchID, err)
 		}
-		p.fedUntil, p.enqueued = fedUntil, p.enqueued+int32(len(items))
+		p.enqueued += fed
 	}
 }
 
-// enqueue inserts the jobs that run the items, perJob of them each.
-func (s *Service) enqueue(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, items []int32, perJob int) error {
-	var inserts []river.InsertManyParams
+// feedChunks enqueues about so many items that wait in chunks.
+func (s *Service) feedChunks(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, p *progress, more int32) (fed int32, err error) {
+	chunksMax := (more + chunkItemsMax - 1) / chunkItemsMax
+	chunks, err := s.q.BatchChunksList(ctx, tx, queries.BatchChunksListParams{
+		TenantID: tenantID, BatchID: batchID, FirstItem: p.chunksFedUntil, ChunksMax: chunksMax,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("list the chunks of batch %s: %w", batchID, err)
+	}
+	p.chunksFedUntil = p.total
+	if len(chunks) == int(chunksMax) {
+		p.chunksFedUntil = chunks[len(chunks)-1].EndItem
+	}
+	runs := make([]jobs.BatchItemRun, len(chunks))
+	for i, c := range chunks {
+		fed += c.Items
+		runs[i] = jobs.BatchItemRun{TenantID: tenantID, BatchID: batchID, FirstItem: c.FirstItem, EndItem: c.EndItem, IsChunk: true}
+	}
+	return fed, s.enqueue(ctx, tx, batchID, runs)
+}
+
+// feedItems enqueues so many items that are recorded as pending.
+func (s *Service) feedItems(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, p *progress, more int32, perJob int) (fed int32, err error) {
+	items, err := s.q.BatchItemsListPending(ctx, tx, queries.BatchItemsListPendingParams{
+		TenantID: tenantID, BatchID: batchID, FirstItem: p.fedUntil, ItemsMax: more,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("list the items of batch %s: %w", batchID, err)
+	}
+	p.fedUntil = p.total
+	if len(items) == int(more) {
+		p.fedUntil = items[len(items)-1] + 1
+	}
+	return int32(len(items)), s.enqueue(ctx, tx, batchID, runsOf(tenantID, batchID, items, perJob))
+}
+
+// runsOf are the jobs that run the items, perJob of them each.
+func runsOf(tenantID, batchID uuid.UUID, items []int32, perJob int) (runs []jobs.BatchItemRun) {
 	for first := 0; first < len(items); first += perJob {
 		last := min(first+perJob, len(items)) - 1
-		inserts = append(inserts, river.InsertManyParams{Args: jobs.BatchItemRun{
-			TenantID: tenantID, BatchID: batchID, FirstItem: items[first], EndItem: items[last] + 1,
-		}})
+		runs = append(runs, jobs.BatchItemRun{TenantID: tenantID, BatchID: batchID, FirstItem: items[first], EndItem: items[last] + 1})
 	}
-	if len(inserts) == 0 {
+	return runs
+}
+
+func (s *Service) enqueue(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, runs []jobs.BatchItemRun) error {
+	if len(runs) == 0 {
 		return nil
+	}
+	inserts := make([]river.InsertManyParams, len(runs))
+	for i, run := range runs {
+		inserts[i].Args = run
 	}
 	if _, err := s.Jobs.InsertManyFastTx(ctx, tx, inserts); err != nil {
 		return fmt.Errorf("enqueue items of batch %s: %w", batchID, err)
@@ -146,6 +188,6 @@ func (s *Service) endProcessing(ctx context.Context, tx pgx.Tx, tenantID, batchI
 func progressOf(row queries.BatchProgressGetForUpdateRow) progress {
 	return progress{
 		workflowID: row.WorkflowID, status: Status(row.Status), isRetrying: row.RetryMode != nil, isCancelled: row.CancelRequestedAt != nil,
-		fedUntil: row.FedUntil, enqueued: row.ItemsEnqueued, total: row.ItemsTotal, completed: row.ItemsCompleted, failed: row.ItemsFailed,
+		fedUntil: row.FedUntil, chunksFedUntil: row.ChunksFedUntil, enqueued: row.ItemsEnqueued, total: row.ItemsTotal, completed: row.ItemsCompleted, failed: row.ItemsFailed,
 	}
 }

@@ -24,7 +24,7 @@ func TestFeedingInWindows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		valid := rapid.SliceOfN(rapid.Bool(), 1, 200).Draw(t, "valid")
 		window := rapid.Int32Range(1, 50).Draw(t, "window")
-		p := progress{status: StatusProcessing, total: int32(len(valid))}
+		p := progress{status: StatusProcessing, total: int32(len(valid)), chunksFedUntil: int32(len(valid))}
 		validated := 0
 		for _, ok := range valid {
 			if ok {

@@ -21,7 +21,8 @@ import (
 // ended is an item that has ended and is not written yet.
 type ended struct {
 	*execution.Finished
-	startedAt time.Time // of an item that had no lease; else it is recorded
+	startedAt  time.Time // of an item that had no lease; else it is recorded
+	borrowerID string    // of an item without effects; else it is recorded
 }
 
 // finish writes the ends of items and counts them, each once, and feeds the

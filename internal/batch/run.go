@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,16 +16,21 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
+	"tranche/jobs"
 	"tranche/queries"
 )
 
-// RunItems runs the pending ones of the items from index first up to, not
-// including, end: in memory and written together where the workflow has no
-// effects, else one by one under their leases. execution.HeldElsewhere asks for
+// RunItems runs what a job names: the items of a chunk, in memory and written
+// together, or those pending of a range that are recorded, where they have
+// effects one by one under their leases. execution.HeldElsewhere asks for
 // another try later: a process that lives, or died just now, holds the item.
 // Nothing begins while the batch is paused or once it is cancelled, and while
 // what its items call is down: *DownError then says how long to wait.
-func (s *Service) RunItems(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32) (execution.Holding, error) {
+func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
+	tenantID, batchID, first, end := run.TenantID, run.BatchID, run.FirstItem, run.EndItem
+	if run.IsChunk {
+		return execution.Held, s.runChunk(ctx, tenantID, batchID, first)
+	}
 	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
 		return execution.Held, &DownError{Wait: wait}
 	}
@@ -79,15 +83,14 @@ func (s *Service) End(ctx context.Context, f *execution.Finished) error {
 	return s.gather.add(ctx, f.TenantID, *f.BatchID, plan, &ended{Finished: f})
 }
 
-// runRange runs items without effects, and writes their results in one
+// runRange runs recorded items without effects, and writes their results in one
 // statement. Others get jobs of their own.
 func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32, plan *workflow.Plan) error {
-	select {
-	case s.ranges <- struct{}{}:
-		defer func() { <-s.ranges }()
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	batch, err := s.q.BatchGetForItems(ctx, s.Pool, queries.BatchGetForItemsParams{TenantID: tenantID, ID: batchID})
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get batch %s: %w", batchID, err))
@@ -95,11 +98,9 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if !batch.MayBegin {
 		return nil // it was paused or cancelled while the range waited
 	}
-	var custom any
-	if batch.CustomInput != nil {
-		if custom, err = exactjson.Decode(batch.CustomInput); err != nil {
-			return fmt.Errorf("read the custom input of batch %s: %w", batchID, err)
-		}
+	custom, err := customOf(batchID, batch.CustomInput)
+	if err != nil {
+		return err
 	}
 	rows, err := s.q.BatchItemsGetPending(ctx, s.Pool, queries.BatchItemsGetPendingParams{
 		TenantID: tenantID, BatchID: batchID, FirstItem: first, EndItem: end,
@@ -110,11 +111,15 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	items := make([]*ended, 0, len(rows))
 	var alone []int32
 	for i := range rows {
-		if plan.Effects || rows[i].HasBegun {
-			alone = append(alone, rows[i].ItemIndex)
+		row := &rows[i]
+		if plan.Effects || row.HasBegun {
+			alone = append(alone, row.ItemIndex)
 			continue
 		}
-		item, err := s.runPure(ctx, tenantID, &rows[i], plan, custom)
+		item, err := s.runPure(ctx, execution.Item{
+			TenantID: tenantID, ID: row.ID, Plan: plan, Custom: custom, IsTest: row.IsTest,
+			Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+		}, row.Input)
 		if err != nil {
 			return err
 		}
@@ -123,41 +128,65 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err := s.finish(ctx, tenantID, batchID, plan, items); err != nil || len(alone) == 0 {
 		return err
 	}
-	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return s.enqueue(ctx, tx, tenantID, batchID, alone, 1) })
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		return s.enqueue(ctx, tx, batchID, runsOf(tenantID, batchID, alone, 1))
+	})
 }
 
-// runPure runs one item. A fault of the service ends the item as failed, so
-// that it does not keep the others of its range from ending.
-func (s *Service) runPure(ctx context.Context, tenantID uuid.UUID, row *queries.BatchItemsGetPendingRow, plan *workflow.Plan, custom any) (*ended, error) {
-	startedAt := s.Clock()
-	input, err := exactjson.Decode(row.Input)
+// enter waits until one more may keep a processor busy; leave is to be called
+// when it is done.
+func (s *Service) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.ranges <- struct{}{}:
+		return func() { <-s.ranges }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func customOf(batchID uuid.UUID, text []byte) (any, error) {
+	if text == nil {
+		return nil, nil
+	}
+	custom, err := exactjson.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the custom input of batch %s: %w", batchID, err)
+	}
+	return custom, nil
+}
+
+// runPure runs one item on its input. A fault of the service ends the item as
+// failed, so that it does not keep the others of its range from ending.
+func (s *Service) runPure(ctx context.Context, item execution.Item, text []byte) (*ended, error) {
+	e := &ended{startedAt: s.Clock()}
+	input, err := exactjson.Decode(text)
 	if err == nil {
-		var f *execution.Finished
-		f, err = s.Executions.RunPure(ctx, execution.Item{
-			TenantID: tenantID, ID: row.ID, Plan: plan, Input: input, Custom: custom, BorrowerID: row.BorrowerID,
-			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
-		})
-		if err == nil {
-			return &ended{Finished: f, startedAt: startedAt}, nil
+		object, _ := input.(map[string]any)
+		item.Input, item.BorrowerID = input, execution.BorrowerOf(object)
+		e.borrowerID = borrowerOf(object)
+		if e.Finished, err = s.Executions.RunPure(ctx, item); err == nil {
+			return e, nil
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	s.Log.LogAttrs(ctx, slog.LevelError, "an item of a batch cannot be run", slog.String("executionId", row.ID.String()), slog.Any("error", err))
-	return broken(tenantID, row, startedAt)
-}
-
-// broken is the end of an item that a fault of the service keeps from running.
-func broken(tenantID uuid.UUID, row *queries.BatchItemsGetPendingRow, at time.Time) (*ended, error) {
-	outcome := &engine.Outcome{
-		Status: engine.StatusFailed, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "an unexpected error occurred",
-	}
+	s.Log.LogAttrs(ctx, slog.LevelError, "an item of a batch cannot be run", slog.String("executionId", item.ID.String()), slog.Any("error", err))
+	outcome := brokenOutcome()
 	result, err := json.Marshal(execution.NewResult(outcome))
 	if err != nil {
 		return nil, err
 	}
-	return &ended{startedAt: at, Finished: &execution.Finished{
-		TenantID: tenantID, ID: row.ID, Outcome: outcome, Tags: row.Tags, ResultText: result, At: at,
-	}}, nil
+	e.Finished = &execution.Finished{
+		TenantID: item.TenantID, ID: item.ID, Outcome: outcome, Tags: item.Tags, ResultText: result, At: e.startedAt,
+	}
+	return e, nil
+}
+
+// brokenOutcome is the end of an item that a fault of the service keeps from
+// running.
+func brokenOutcome() *engine.Outcome {
+	return &engine.Outcome{
+		Status: engine.StatusFailed, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "an unexpected error occurred",
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/jobs"
 )
 
 // callsInner is a workflow that runs the latest version of the workflow inner.
@@ -118,17 +119,17 @@ func TestRangeWhoseItemsGotEffects(t *testing.T) {
 	require.Len(t, fed, 1)
 	publishNext(t, c, first, request("next", "GET", o.URL))
 
-	run := func(first, end int32) {
-		held, err := b.batches.RunItems(t.Context(), b.tenantID, b.id, first, end)
+	run := func(run jobs.BatchItemRun) {
+		held, err := b.batches.RunItems(t.Context(), run)
 		require.NoError(t, err)
 		require.Equal(t, execution.Held, held)
 	}
-	run(fed[0].FirstItem, fed[0].EndItem)
+	run(fed[0])
 	require.Empty(t, o.taken())
 	divided := b.newRuns(t)
 	require.Len(t, divided, 3)
 	for _, item := range divided {
-		run(item.FirstItem, item.EndItem)
+		run(item)
 	}
 	require.Equal(t, []string{"A/next", "B/next", "C/next"}, o.taken())
 	require.Equal(t, "post_processing", b.record(t).Status)

@@ -17,12 +17,11 @@ type batchItemRun struct {
 	batches *batch.Service
 }
 
-// Work runs the pending ones of a range of items. While another process holds
+// Work runs a chunk, or the pending ones of a range of items. While another process holds
 // an item that is run alone, or while what it calls is down, the job comes back
 // later.
 func (w *batchItemRun) Work(ctx context.Context, job *river.Job[jobs.BatchItemRun]) error {
-	a := job.Args
-	held, err := w.batches.RunItems(ctx, a.TenantID, a.BatchID, a.FirstItem, a.EndItem)
+	held, err := w.batches.RunItems(ctx, job.Args)
 	if down, ok := errors.AsType[*batch.DownError](err); ok {
 		return river.JobSnooze(down.Wait)
 	}

@@ -1,0 +1,179 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/execution"
+	"tranche/internal/postgres"
+	"tranche/internal/workflow"
+	"tranche/queries"
+)
+
+// Items without effects wait in chunks and become executions when they end: the
+// transaction that records the items of a chunk removes it, so whoever comes
+// second finds nothing to do. Nothing outside has seen what a crash undoes.
+
+// chunk is one that waits, and what it takes to run it.
+type chunk struct {
+	tenantID, batchID uuid.UUID
+	first             int32
+	workflow          *catalog.Workflow
+	plan              *workflow.Plan
+	row               queries.BatchChunkGetRow
+}
+
+// runChunk runs the items of a chunk in memory and records them in one
+// statement. It is left alone while the batch is paused or once it is cancelled.
+func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32) error {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c, err := s.getChunk(ctx, tenantID, batchID, first)
+	if err != nil || c == nil || !c.row.MayBegin {
+		return err
+	}
+	if c.plan.Effects {
+		return s.unfold(ctx, c)
+	}
+	custom, err := customOf(batchID, c.row.CustomInput)
+	if err != nil {
+		return err
+	}
+	items := make([]*ended, len(c.row.Inputs))
+	for i, input := range c.row.Inputs {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
+		items[i], err = s.runPure(ctx, execution.Item{
+			TenantID: tenantID, ID: id, Plan: c.plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1, CreatedAt: s.Clock(),
+		}, []byte(input))
+		if err != nil {
+			return err
+		}
+	}
+	return s.recordChunk(ctx, c, items, nil)
+}
+
+// getChunk returns nil if the items of the chunk are recorded.
+func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32) (*chunk, error) {
+	c := &chunk{tenantID: tenantID, batchID: batchID, first: first}
+	var err error
+	c.row, err = s.q.BatchChunkGet(ctx, s.Pool, queries.BatchChunkGetParams{TenantID: tenantID, BatchID: batchID, FirstItem: first})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, postgres.Translate(fmt.Errorf("get chunk %d of batch %s: %w", first, batchID, err))
+	}
+	c.workflow, c.plan, err = s.Catalog.Plan(ctx, tenantID, c.row.WorkflowID)
+	return c, err
+}
+
+// recordChunk makes executions of the items of a chunk, in its order, counts
+// those that have ended and feeds the batch: one transaction, which does more if
+// others is not nil.
+func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, others func(pgx.Tx) error) error {
+	p, err := finishParams(c.tenantID, c.batchID, items)
+	if err != nil {
+		return err
+	}
+	params := queries.BatchChunkRecordParams{
+		TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, WorkflowType: c.workflow.Type,
+		NewColumns: s.columns.unseen(c.batchID, items), Ids: p.Ids, Statuses: p.Statuses, SourceFailed: p.SourceFailed,
+		StatusCodes: p.StatusCodes, TasksCompleted: p.TasksCompleted, TasksFailed: p.TasksFailed,
+		StartedAt: p.StartedAt, CompletedAt: p.CompletedAt, Tags: p.Tags, States: p.States, Results: p.Results,
+	}
+	for _, it := range items {
+		params.BorrowerIds = append(params.BorrowerIds, it.borrowerID)
+	}
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchChunkRecord(ctx, tx, params)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
+		}
+		if others != nil {
+			if err := others(tx); err != nil {
+				return err
+			}
+		}
+		return s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+	})
+	if err != nil {
+		return err
+	}
+	s.columns.note(c.batchID, params.NewColumns)
+	return nil
+}
+
+// unfold records the items of a chunk as pending and gives each a job: the
+// latest version of a workflow that theirs runs has got effects meanwhile.
+func (s *Service) unfold(ctx context.Context, c *chunk) error {
+	items, err := s.unrunItems(c, &engine.Outcome{Status: engine.StatusPending}, nil)
+	if err != nil {
+		return err
+	}
+	return s.recordChunk(ctx, c, items, func(tx pgx.Tx) error {
+		return s.enqueue(ctx, tx, c.batchID, runsOf(c.tenantID, c.batchID, c.row.ItemIndexes, 1))
+	})
+}
+
+// unrunItems are the items of a chunk, none of which has run, with one outcome
+// and result.
+func (s *Service) unrunItems(c *chunk, outcome *engine.Outcome, result []byte) ([]*ended, error) {
+	items := make([]*ended, len(c.row.Inputs))
+	for i, text := range c.row.Inputs {
+		input, err := exactjson.Decode([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("read input %d of chunk %d of batch %s: %w", i, c.first, c.batchID, err)
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		object, _ := input.(map[string]any)
+		now := s.Clock()
+		items[i] = &ended{startedAt: now, borrowerID: borrowerOf(object), Finished: &execution.Finished{
+			TenantID: c.tenantID, ID: id, Outcome: outcome, ResultText: result, At: now,
+		}}
+	}
+	return items, nil
+}
+
+// cancelChunks ends the items of a cancelled batch that wait in chunks.
+func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID, result []byte) error {
+	chunks, err := s.q.BatchChunksList(ctx, s.Pool, queries.BatchChunksListParams{TenantID: tenantID, BatchID: batchID, ChunksMax: itemsMax})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("list the chunks of batch %s: %w", batchID, err))
+	}
+	for _, listed := range chunks {
+		c, err := s.getChunk(ctx, tenantID, batchID, listed.FirstItem)
+		if err != nil {
+			return err
+		}
+		if c == nil || !c.row.IsCancelled {
+			continue
+		}
+		items, err := s.unrunItems(c, cancelledOutcome(), result)
+		if err != nil {
+			return err
+		}
+		if err := s.recordChunk(ctx, c, items, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

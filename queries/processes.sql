@@ -2,6 +2,32 @@
 INSERT INTO processes (id, role) VALUES (@id, @role)
 ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp();
 
+-- name: SysProcessLock :one
+-- Holds a lock for as long as this session lasts: it ends with the process.
+SELECT pg_try_advisory_lock(hashtextextended(CAST(@id::uuid AS text), 0)) AS is_locked;
+
+-- name: SysJobsOfEndedSessions :execrows
+-- Finds processes dead whose session has ended, so that its lock is free, and
+-- gives back their running jobs. One that only lost its connection has another
+-- before it is silent for that long; not so after a start of the database, when
+-- all have.
+WITH silent AS MATERIALIZED (
+    SELECT p.id FROM processes p
+    WHERE p.heartbeat_at < now() - make_interval(secs => @silent_seconds::float8)
+      AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)
+      AND pg_postmaster_start_time() < now() - make_interval(secs => @database_up_seconds::float8)
+), dead AS (
+    UPDATE processes p SET heartbeat_at = now() - make_interval(secs => @dead_after_seconds::float8)
+    FROM silent
+    WHERE p.id = silent.id AND pg_try_advisory_xact_lock(hashtextextended(CAST(silent.id AS text), 0))
+    RETURNING p.id
+)
+UPDATE river.river_job SET state = 'available', scheduled_at = now()
+WHERE id IN (
+    SELECT j.id FROM river.river_job j JOIN dead ON dead.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
+    WHERE j.state = 'running'
+    FOR UPDATE OF j SKIP LOCKED);
+
 -- name: SysProcessDelete :exec
 DELETE FROM processes WHERE id = @id;
 

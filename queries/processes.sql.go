@@ -54,6 +54,43 @@ func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, deadAfter
 	return result.RowsAffected(), nil
 }
 
+const sysJobsOfEndedSessions = `-- name: SysJobsOfEndedSessions :execrows
+WITH silent AS MATERIALIZED (
+    SELECT p.id FROM processes p
+    WHERE p.heartbeat_at < now() - make_interval(secs => $1::float8)
+      AND p.heartbeat_at > now() - make_interval(secs => $2::float8)
+      AND pg_postmaster_start_time() < now() - make_interval(secs => $3::float8)
+), dead AS (
+    UPDATE processes p SET heartbeat_at = now() - make_interval(secs => $2::float8)
+    FROM silent
+    WHERE p.id = silent.id AND pg_try_advisory_xact_lock(hashtextextended(CAST(silent.id AS text), 0))
+    RETURNING p.id
+)
+UPDATE river.river_job SET state = 'available', scheduled_at = now()
+WHERE id IN (
+    SELECT j.id FROM river.river_job j JOIN dead ON dead.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
+    WHERE j.state = 'running'
+    FOR UPDATE OF j SKIP LOCKED)
+`
+
+type SysJobsOfEndedSessionsParams struct {
+	SilentSeconds     float64
+	DeadAfterSeconds  float64
+	DatabaseUpSeconds float64
+}
+
+// Finds processes dead whose session has ended, so that its lock is free, and
+// gives back their running jobs. One that only lost its connection has another
+// before it is silent for that long; not so after a start of the database, when
+// all have.
+func (q *Queries) SysJobsOfEndedSessions(ctx context.Context, db DBTX, arg SysJobsOfEndedSessionsParams) (int64, error) {
+	result, err := db.Exec(ctx, sysJobsOfEndedSessions, arg.SilentSeconds, arg.DeadAfterSeconds, arg.DatabaseUpSeconds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const sysProcessBeat = `-- name: SysProcessBeat :exec
 INSERT INTO processes (id, role) VALUES ($1, $2)
 ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()
@@ -86,4 +123,16 @@ DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
 func (q *Queries) SysProcessDeleteDead(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, sysProcessDeleteDead)
 	return err
+}
+
+const sysProcessLock = `-- name: SysProcessLock :one
+SELECT pg_try_advisory_lock(hashtextextended(CAST($1::uuid AS text), 0)) AS is_locked
+`
+
+// Holds a lock for as long as this session lasts: it ends with the process.
+func (q *Queries) SysProcessLock(ctx context.Context, db DBTX, id uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, sysProcessLock, id)
+	var is_locked bool
+	err := row.Scan(&is_locked)
+	return is_locked, err
 }

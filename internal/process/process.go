@@ -1,8 +1,10 @@
 // Package process keeps this process known to the others and gives back the
 // work of processes that died. One row and one small write every few seconds
 // stand for all the leases a process holds: an execution or a job belongs to
-// the process it names for as long as that process' heartbeat is fresh. It
-// must not know what the work is.
+// the process it names for as long as that process' heartbeat is fresh. A
+// process that is killed takes its session with the database with it, which
+// tells its death within seconds; one that hangs, or whose machine is gone, is
+// found by its heartbeat. It must not know what the work is.
 package process
 
 import (
@@ -20,8 +22,14 @@ import (
 // Limits of the heartbeat. A process that dies is found dead after DeadAfter
 // and its jobs are available again one beat later: within 45 s in all.
 const (
-	beatInterval = 5 * time.Second
+	beatInterval = 2 * time.Second
 	beatTimeout  = 4 * time.Second
+	// awayAfter is after how long without a heartbeat of its own a process
+	// believes no other's.
+	awayAfter = 10 * time.Second
+	// silentAfter is how long after its last heartbeat a process whose session
+	// has ended counts as dead: it had the time for another session.
+	silentAfter = 2*beatInterval + time.Second
 	// DeadAfter is how long after its last heartbeat a process counts as dead.
 	DeadAfter = 20 * time.Second
 	// LookAgainAfter is when to look again at work whose process lived: half of
@@ -37,6 +45,9 @@ type Process struct {
 	log  *slog.Logger
 	done chan struct{}
 	stop context.CancelFunc
+	// session holds the lock that ends with this process; nil before the first
+	// heartbeat and after one that failed.
+	session *pgxpool.Conn
 }
 
 // Start writes the first heartbeat and keeps beating until Stop. Role is all,
@@ -56,6 +67,7 @@ func Start(ctx context.Context, pool *pgxpool.Pool, role string, log *slog.Logge
 func (p *Process) Stop(ctx context.Context) error {
 	p.stop()
 	<-p.done
+	p.endSession(ctx)
 	return queries.New().SysProcessDelete(ctx, p.pool, p.ID)
 }
 
@@ -67,44 +79,86 @@ func (p *Process) run(ctx context.Context) {
 	// look dead; none is taken for dead until all had the time to beat again.
 	steadySince, beaten := time.Now(), time.Now()
 	for {
+		if time.Since(beaten) > awayAfter {
+			steadySince = time.Now()
+		}
+		err := p.beat(ctx)
+		if err == nil && p.role != "api" {
+			err = p.takeBack(ctx, time.Since(steadySince) > DeadAfter)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
+		default:
+			beaten = time.Now()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if time.Since(beaten) > 2*beatInterval {
-			steadySince = time.Now()
-		}
-		err := p.beat(ctx)
-		if err == nil && p.role != "api" && time.Since(steadySince) > DeadAfter {
-			err = p.takeBack(ctx)
-		}
-		if errors.Is(err, context.Canceled) {
-			return
-		}
-		if err != nil {
-			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
-			continue
-		}
-		beaten = time.Now()
 	}
 }
 
+// beat writes the heartbeat on the session that says that this process lives.
 func (p *Process) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
-	return queries.New().SysProcessBeat(ctx, p.pool, queries.SysProcessBeatParams{ID: p.ID, Role: p.role})
+	err := p.tryBeat(ctx)
+	if err != nil {
+		p.endSession(ctx)
+	}
+	return err
 }
 
-func (p *Process) takeBack(ctx context.Context) error {
+func (p *Process) tryBeat(ctx context.Context) (err error) {
+	q, isNew := queries.New(), p.session == nil
+	if isNew {
+		if p.session, err = p.pool.Acquire(ctx); err != nil {
+			return err
+		}
+	}
+	if err := q.SysProcessBeat(ctx, p.session, queries.SysProcessBeatParams{ID: p.ID, Role: p.role}); err != nil || !isNew {
+		return err
+	}
+	isLocked, err := q.SysProcessLock(ctx, p.session, p.ID)
+	if err == nil && !isLocked {
+		err = errors.New("the session before has not ended yet")
+	}
+	return err
+}
+
+// endSession closes the session, which gives up its lock.
+func (p *Process) endSession(ctx context.Context) {
+	if p.session == nil {
+		return
+	}
+	_ = p.session.Conn().Close(ctx) // it is of no use whatever comes of it
+	p.session.Release()
+	p.session = nil
+}
+
+// takeBack gives back the jobs of processes whose session has ended and, if this
+// process has long been steady, of those that have not been heard of.
+func (p *Process) takeBack(ctx context.Context, isSteady bool) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
-	n, err := queries.New().SysJobsOfDeadProcesses(ctx, p.pool, DeadAfter.Seconds())
-	if err != nil {
-		return err
+	q := queries.New()
+	n, err := q.SysJobsOfEndedSessions(ctx, p.pool, queries.SysJobsOfEndedSessionsParams{
+		SilentSeconds: silentAfter.Seconds(), DeadAfterSeconds: DeadAfter.Seconds(), DatabaseUpSeconds: DeadAfter.Seconds(),
+	})
+	if err == nil && isSteady {
+		var unheard int64
+		unheard, err = q.SysJobsOfDeadProcesses(ctx, p.pool, DeadAfter.Seconds())
+		n += unheard
 	}
 	if n > 0 {
 		p.log.WarnContext(ctx, "took back the jobs of dead processes", "jobs", n)
 	}
-	return queries.New().SysProcessDeleteDead(ctx, p.pool)
+	if err != nil || !isSteady {
+		return err
+	}
+	return q.SysProcessDeleteDead(ctx, p.pool)
 }

@@ -120,9 +120,13 @@ func tokenAnswer(token identity.Token, err error) (*tokenOutput, error) {
 	}}, nil
 }
 
-func (s *Server) keySet(context.Context, *struct{}) (*keySetOutput, error) {
+func (s *Server) keySet(ctx context.Context, _ *struct{}) (*keySetOutput, error) {
+	keys, err := s.config.Identity.KeySet(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := &keySetOutput{CacheControl: fmt.Sprintf("public, max-age=%d", int(identity.KeySetTTL.Seconds()))}
-	if err := json.Unmarshal(s.config.Identity.KeySet(), &out.Body); err != nil {
+	if err := json.Unmarshal(keys, &out.Body); err != nil {
 		return nil, fmt.Errorf("read the key set: %w", err)
 	}
 	return out, nil

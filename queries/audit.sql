@@ -7,7 +7,7 @@ VALUES (@id, @tenant_id, @actor, @action, @subject, sqlc.narg(request_id));
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = @tenant_id AND e.at >= @since AND (@action::text = '' OR e.action LIKE @action || '%')
+    WHERE e.tenant_id = @tenant_id AND e.at >= @since AND starts_with(e.action, @action::text)
     ORDER BY e.id DESC LIMIT @count_max
 ) newest
 ORDER BY id;

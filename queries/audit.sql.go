@@ -42,7 +42,7 @@ const auditEventList = `-- name: AuditEventList :many
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = $1 AND e.at >= $2 AND ($3::text = '' OR e.action LIKE $3 || '%')
+    WHERE e.tenant_id = $1 AND e.at >= $2 AND starts_with(e.action, $3::text)
     ORDER BY e.id DESC LIMIT $4
 ) newest
 ORDER BY id

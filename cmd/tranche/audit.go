@@ -14,6 +14,9 @@ import (
 	"tranche/internal/identity"
 )
 
+// auditCountMax bounds what is shown at once.
+const auditCountMax = 1_000_000
+
 // auditCommand shows the audit trail.
 type auditCommand struct {
 	Tenant   string        `name:"tenant" env:"TRANCHE_AUDIT_TENANT" placeholder:"SLUG" help:"The tenant. Without one: refused requests that no token assigned to any."`
@@ -35,8 +38,10 @@ func (c *auditCommand) AfterApply() error {
 	switch {
 	case c.Tenant == "" && !c.Refused:
 		return fmt.Errorf("--tenant is needed, or --refused")
-	case c.Since <= 0 || c.CountMax < 1:
-		return fmt.Errorf("--since and --count are more than 0")
+	case c.Since <= 0:
+		return fmt.Errorf("--since is more than 0")
+	case c.CountMax < 1 || c.CountMax > auditCountMax:
+		return fmt.Errorf("--count is from 1 to %d", auditCountMax)
 	default:
 		return nil
 	}

@@ -35,26 +35,28 @@ func TestHelp(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"":                                     "expected one of",
-		"frobnicate":                           "frobnicate",
-		"serve --role boss":                    "--role",
-		"serve --port 80":                      "--port",
-		"serve --egress-allow nowhere":         "nowhere",
-		"serve --public-url example":           "PUBLIC_URL",
-		"serve --api-conns 0":                  "--api-conns",
-		"serve --trusted-proxies 10.0.0.1":     "10.0.0.1 is not a CIDR",
-		"client revoke":                        "<client-id>",
-		"audit":                                "--tenant is needed",
-		"audit --tenant a --count 0":           "more than 0",
-		"tenant create":                        "<slug>",
-		"tenant limits a --set":                "--set",
-		"tenant limits a --set x=1":            "there is no such category",
-		"tenant limits a --set batch=0":        "--set batch: the limit of batch is a whole number",
-		"tenant limits a --set batch=x":        "or unlimited",
-		"client create --role admin":           "--tenant",
-		"client create --tenant a":             "needs --role or --scope",
-		"client create --tenant a --role boss": "--role: there is no such role; the roles are admin,",
-		"client create --tenant a --scope all": "--scope: there is no such scope; the scopes are workflows:read,",
+		"":                                                   "expected one of",
+		"frobnicate":                                         "frobnicate",
+		"serve --role boss":                                  "--role",
+		"serve --port 80":                                    "--port",
+		"serve --egress-allow nowhere":                       "nowhere",
+		"serve --public-url example":                         "PUBLIC_URL",
+		"serve --api-conns 0":                                "--api-conns",
+		"serve --trusted-proxies 10.0.0.1":                   "10.0.0.1 is not a CIDR",
+		"client revoke":                                      "<client-id>",
+		"audit":                                              "--tenant is needed",
+		"audit --tenant a --count 0":                         "--count is from 1 to 1000000",
+		"audit --tenant a --count 2147483648":                "--count is from 1 to 1000000",
+		"audit --tenant a --since 0s":                        "--since is more than 0",
+		"tenant create":                                      "<slug>",
+		"tenant limits a --set":                              "--set",
+		"tenant limits a --set x=1":                          "there is no such category",
+		"tenant limits a --set batch=0":                      "--set batch: the limit of batch is a whole number",
+		"tenant limits a --set batch=x":                      "or unlimited",
+		"client create --role admin":                         "--tenant",
+		"client create --tenant a":                           "needs --role or --scope",
+		"client create --tenant a --role boss":               "--role: there is no such role; the roles are admin,",
+		"client create --tenant a --scope all":               "--scope: there is no such scope; the scopes are workflows:read,",
 		"client create --tenant a --role admin --output xml": "--output",
 	} {
 		got := environment{}.run(t, strings.Fields(line)...)
@@ -167,12 +169,13 @@ func TestRotateAndRevoke(t *testing.T) {
 	require.Contains(t, e.ok(t, "tenant", "revoke", "acme"), "tenant acme revoked")
 
 	for args, want := range map[string]string{
-		"client rotate " + id:    "tranche: the client is revoked\n",
-		"client rotate nobody":   "tranche: there is no client of this id\n",
-		"client revoke nobody":   "tranche: there is no client of this id\n",
-		"tenant revoke nobody":   "tranche: there is no tenant of this slug\n",
-		"audit --tenant nobody":  "tranche: there is no tenant of this slug\n",
-		"client list --tenant x": "tranche: there is no tenant of this slug\n",
+		"client rotate " + id:        "tranche: the client is revoked\n",
+		"client rotate nobody":       "tranche: there is no client of this id\n",
+		"client revoke nobody":       "tranche: there is no client of this id\n",
+		"client revoke {" + id + "}": "tranche: there is no client of this id\n",
+		"tenant revoke nobody":       "tranche: there is no tenant of this slug\n",
+		"audit --tenant nobody":      "tranche: there is no tenant of this slug\n",
+		"client list --tenant x":     "tranche: there is no tenant of this slug\n",
 	} {
 		require.Equal(t, result{stderr: want, status: 1}, e.run(t, strings.Fields(args)...), args)
 	}
@@ -189,6 +192,7 @@ func TestRotateAndRevoke(t *testing.T) {
 	}
 	require.Equal(t, []string{"tenant.create", "client.create", "client.rotate", "client.rotate", "client.revoke", "tenant.revoke"}, actions)
 	require.Regexp(t, `^\S+Z  operator  client.revoke  `+id+"\n$", e.ok(t, "audit", "--tenant", "acme", "--action", "client.revoke"))
+	require.Empty(t, e.ok(t, "audit", "--tenant", "acme", "--action", "%"), "a prefix is no pattern")
 	server.stop(t)
 }
 

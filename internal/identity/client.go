@@ -88,7 +88,7 @@ type Client struct {
 // FindClient returns the client of an id, or fault.NotFound.
 func FindClient(ctx context.Context, db queries.DBTX, clientID string) (Client, error) {
 	id, err := uuid.Parse(clientID)
-	if err != nil {
+	if err != nil || id.String() != clientID {
 		return Client{}, fault.New(fault.NotFound, "there is no client of this id")
 	}
 	row, err := queries.New().SysClientGet(ctx, db, id)

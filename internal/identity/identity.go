@@ -80,5 +80,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) 
 	return s, nil
 }
 
-// KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517).
-func (s *Service) KeySet() []byte { return s.keys.current.Load().document }
+// KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517), as
+// they were a few seconds ago at most.
+func (s *Service) KeySet(ctx context.Context) ([]byte, error) {
+	if _, err := s.watch.get(ctx); err != nil {
+		return nil, err
+	}
+	return s.keys.current.Load().document, nil
+}

@@ -33,7 +33,7 @@ func (s *Service) RefreshToken(ctx context.Context, refresh, address string) (to
 		if err != nil {
 			return err
 		}
-		token, err = s.answer(use.principal, use.family, use.successor)
+		token, err = s.answer(ctx, use.principal, use.family, use.successor)
 		return err
 	})
 	return token, err

@@ -157,7 +157,7 @@ func TestRotateKey(t *testing.T) {
 	})
 	published := func() (ids []string) {
 		var set jose.JSONWebKeySet
-		require.NoError(t, json.Unmarshal(b.service.KeySet(), &set))
+		require.NoError(t, json.Unmarshal(b.keySet(t, b.service), &set))
 		for _, key := range set.Keys {
 			ids = append(ids, key.KeyID)
 		}
@@ -178,6 +178,29 @@ func TestRotateKey(t *testing.T) {
 	require.Equal(t, []string{made}, published())
 	_, err = b.service.Verify(t.Context(), before)
 	require.ErrorIs(t, err, fault.Unauthorized, "remembered tokens end with their key")
+}
+
+// A process that nobody called for long neither publishes nor signs with what
+// the keys were then.
+func TestIdleProcessTakesUpKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	idle := []*identity.Service{b.replica(t), b.replica(t), b.replica(t)}
+	login := b.token(t)
+	var made string
+	b.inTx(t, func(tx pgx.Tx) (err error) {
+		made, err = identity.ReplaceKeys(t.Context(), tx, b.master)
+		return err
+	})
+	b.now = b.now.Add(5 * time.Second)
+	require.Contains(t, string(b.keySet(t, idle[0])), made)
+	require.Equal(t, made, keyOf(t, must(idle[1].IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret, address)).AccessToken))
+	require.Equal(t, made, keyOf(t, must(idle[2].RefreshToken(t.Context(), login.RefreshToken, address)).AccessToken))
+
+	b.pool.Close()
+	b.now = b.now.Add(5 * time.Second)
+	_, err := idle[0].KeySet(t.Context())
+	require.ErrorIs(t, err, fault.Unavailable)
 }
 
 func TestReplaceKeys(t *testing.T) {

@@ -127,11 +127,15 @@ func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
 	if err != nil {
 		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", p.ClientID, postgres.Translate(err))
 	}
-	return s.answer(p, family, refresh)
+	return s.answer(ctx, p, family, refresh)
 }
 
-// answer signs an access token and puts it beside the refresh token.
-func (s *Service) answer(p Principal, family uuid.UUID, refresh string) (Token, error) {
+// answer signs an access token and puts it beside the refresh token. A process
+// that was idle first takes up which key signs now.
+func (s *Service) answer(ctx context.Context, p Principal, family uuid.UUID, refresh string) (Token, error) {
+	if _, err := s.watch.get(ctx); err != nil {
+		return Token{}, err
+	}
 	access, expiresAt, err := s.sign(p, family)
 	if err != nil {
 		return Token{}, fmt.Errorf("sign an access token for client %s: %w", p.ClientID, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/logging"
 )
@@ -58,7 +59,8 @@ func noteExecution(ctx context.Context, id uuid.UUID) context.Context {
 }
 
 // observe gives each request its id and logs a line when it has been answered.
-// The query is left out: signed addresses carry their signature there.
+// The query is left out, for signed addresses carry their signature there, and
+// so is the end of a callback address, which is one.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := s.config.Clock()
@@ -74,7 +76,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		defer func() {
 			attrs := []slog.Attr{
 				slog.String("method", r.Method),
-				slog.String("path", r.URL.Path),
+				slog.String("path", loggedPath(r.URL.Path)),
 				slog.Int("status", recorded.status),
 				slog.Int64("durationMs", s.config.Clock().Sub(begun).Milliseconds()),
 			}
@@ -88,6 +90,13 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(recorded, r.WithContext(ctx))
 	})
+}
+
+func loggedPath(path string) string {
+	if strings.HasPrefix(path, execution.CallbackPath) {
+		return execution.CallbackPath
+	}
+	return path
 }
 
 // callerAgent is the User-Agent, as far as PostgreSQL could hold it.

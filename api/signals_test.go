@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,8 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
+	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/logging"
 )
 
 // publishGraph makes and publishes a workflow and returns its id.
@@ -71,7 +75,10 @@ func TestEarlySignalIsKept(t *testing.T) {
 
 func TestCallbackAddresses(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	log := &safeBuffer{}
+	s := apitest.Start(t, func(c *service.Config) {
+		c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	})
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	addresses := make(chan string, 2)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -90,7 +97,9 @@ func TestCallbackAddresses(t *testing.T) {
 		anyone.Post(t, forged, apitest.Raw(`{}`)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 		anyone.Post(t, address, apitest.Raw(`{"ok":true}`)).Expect(http.StatusAccepted)
 		anyone.Post(t, address, apitest.Raw(`{"ok":true}`)).Expect(http.StatusBadRequest)
+		require.NotContains(t, log.String(), strings.TrimPrefix(address, execution.CallbackPath))
 	}
+	require.Contains(t, log.String(), execution.CallbackPath)
 	eventually(t, c, id, "completed")
 	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Body), `"each":[{"ok":true},{"ok":true}]`)
 }

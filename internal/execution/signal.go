@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,20 +183,20 @@ func (r *run) wakeTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time) (time.Tim
 // Callbacks makes and reads the addresses at which waits are answered without a
 // bearer token. They hold for one wait; whoever has one can answer.
 type Callbacks struct {
-	key     []byte
+	keys    [][]byte
 	baseURL string
 }
 
-// NewCallbacks returns the addresses below baseURL (PUBLIC_URL) under a key of
-// 256 bits that serves no other purpose.
-func NewCallbacks(key []byte, baseURL string) *Callbacks {
-	return &Callbacks{key: key, baseURL: strings.TrimSuffix(baseURL, "/")}
+// NewCallbacks returns the addresses below baseURL (PUBLIC_URL) under keys of
+// 256 bits that serve no other purpose: the first signs, all are read.
+func NewCallbacks(keys [][]byte, baseURL string) *Callbacks {
+	return &Callbacks{keys: keys, baseURL: strings.TrimSuffix(baseURL, "/")}
 }
 
 // URL is the address that answers the wait at a path of an execution.
 func (c *Callbacks) URL(tenantID, executionID uuid.UUID, path string) string {
 	body := append(append(tenantID[:], executionID[:]...), path...)
-	return c.baseURL + CallbackPath + base64.RawURLEncoding.EncodeToString(append(c.sign(body), body...))
+	return c.baseURL + CallbackPath + base64.RawURLEncoding.EncodeToString(append(sign(c.keys[0], body), body...))
 }
 
 // Read returns what wait a token is for; false if it is not one of ours.
@@ -206,7 +207,7 @@ func (c *Callbacks) Read(token string) (signal Signal, ok bool) {
 		return Signal{}, false
 	}
 	sum, body := text[:sha256.Size], text[sha256.Size:]
-	if !hmac.Equal(sum, c.sign(body)) {
+	if !slices.ContainsFunc(c.keys, func(key []byte) bool { return hmac.Equal(sum, sign(key, body)) }) {
 		return Signal{}, false
 	}
 	return Signal{
@@ -214,8 +215,8 @@ func (c *Callbacks) Read(token string) (signal Signal, ok bool) {
 	}, true
 }
 
-func (c *Callbacks) sign(body []byte) []byte {
-	mac := hmac.New(sha256.New, c.key)
+func sign(key, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
 	mac.Write(body)
 	return mac.Sum(nil)
 }

@@ -119,9 +119,10 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
 }
 
-// callbacks are the addresses that answer waiting tasks.
+// callbacks are the addresses that answer waiting tasks, for as long as those
+// wait: also those that were made under an earlier master key.
 func (s *Service) callbacks() *execution.Callbacks {
-	return execution.NewCallbacks(s.config.Keys.Derive("callback addresses"), s.config.BaseURL)
+	return execution.NewCallbacks(s.config.Keys.DeriveAll("callback addresses"), s.config.BaseURL)
 }
 
 // revealer is the port of requests that carry secrets.

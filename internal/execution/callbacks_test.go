@@ -1,0 +1,36 @@
+package execution_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/execution"
+)
+
+// An address is read for as long as its key is kept, and by nobody else.
+func TestCallbacks(t *testing.T) {
+	t.Parallel()
+	older, newer := []byte(strings.Repeat("o", 32)), []byte(strings.Repeat("n", 32))
+	tenantID, id := uuid.New(), uuid.New()
+	address := execution.NewCallbacks([][]byte{older}, "https://tranche.example/").URL(tenantID, id, "each[3].approve")
+	token, ours := strings.CutPrefix(address, "https://tranche.example"+execution.CallbackPath)
+	require.True(t, ours)
+
+	both := execution.NewCallbacks([][]byte{newer, older}, "https://tranche.example")
+	signal, ok := both.Read(token)
+	require.True(t, ok)
+	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve"}, signal)
+	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve"), "new ones are signed by the first key")
+
+	_, ok = execution.NewCallbacks([][]byte{newer}, "https://tranche.example").Read(token)
+	require.False(t, ok, "the key is gone")
+	changed := []byte(token)
+	changed[len(changed)-1] ^= 1
+	for _, wrong := range []string{"", "x", token[1:], token + "AA", string(changed)} {
+		_, ok = both.Read(wrong)
+		require.False(t, ok, wrong)
+	}
+}

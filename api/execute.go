@@ -212,7 +212,7 @@ func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execut
 
 // knownExecution reads a parameter that names an execution of the tenant.
 func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.UUID, error) {
-	id, err := uuid.Parse(text)
+	id, err := parseID(text, "execution")
 	exists := false
 	if err == nil {
 		exists, err = queries.New().ExecutionExists(ctx, s.config.Pool, queries.ExecutionExistsParams{TenantID: principal(ctx).TenantID, ID: id})

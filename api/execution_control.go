@@ -98,6 +98,9 @@ func (s *Server) cancelExecution(ctx context.Context, in *executionInput) (*exec
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSandboxExecution(ctx, id); err != nil {
+		return nil, err
+	}
 	if err := s.config.Executions.Cancel(ctx, principal(ctx).TenantID, id); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,13 +86,33 @@ func TestExecutionListRefusals(t *testing.T) {
 		"page=0": "page", "per-page=0": "per-page", "per-page=101": "per-page", "status=done": "status",
 		"sort-by=color": "sort-by", "sort-direction=up": "sort-direction",
 		"date-from=yesterday": "date-from", "date-to=2026-11-31": "date-to", "cursor=x": "cursor", "cursor=&page=2": "cursor",
-		"borrower=1": "borrower", "search=%00": "search", "tags=a&tags=b": "tags",
+		"borrower=1": "borrower", "search=%00": "search", "tags=a&tags=b": "tags", "p%61ge=2&page=2": "page", "=1": "query",
+		// Cursors that no list gave: of page 0, of a page out of bounds, with bits set that mean nothing.
+		"cursor=" + strings.Repeat("A", 27): "cursor", "cursor=" + strings.Repeat("_", 26) + "8": "cursor", "cursor=" + strings.Repeat("A", 26) + "J": "cursor",
 	} {
 		c.Get(t, "/v1/executions?"+query).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
 	}
 	for query, field := range map[string]string{"page=x": "page", "exclude-tests=perhaps": "exclude-tests"} {
 		c.Get(t, "/v1/executions?"+query).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", field)
 	}
+	publish(t, c, sumWorkflow)
+	id := c.Post(t, "/v1/workflows/sum/v1/execute?test=true", apitest.Raw(`{"a":1}`)).Expect(http.StatusOK).Text("executionId")
+	for query, total := range map[string]string{
+		"search": "1", "status": "1", "page": "1", "cursor": "1", "exclude-tests": "0", "exclude-tests&exclude-batch-executions=": "0",
+	} { // names alone are empty; a boolean's means true
+		require.Equal(t, total, c.Get(t, "/v1/executions?"+query).Expect(http.StatusOK).Text("pagination.total"), query)
+	}
+	// Ids have one form, and whatever is none is like one that is unknown.
+	same := func(a, b *apitest.Answer) {
+		require.Equal(t, a.Expect(http.StatusNotFound).Text("message"), b.Expect(http.StatusNotFound).Text("message"))
+	}
+	for _, odd := range []string{strings.ToUpper(id), "%7B" + id + "%7D", "urn:uuid:" + id, strings.ReplaceAll(id, "-", ""), id + "%00", "%00", "%ff", "a%2Fb%00", "%20" + id} {
+		same(c.Get(t, "/v1/executions/"+unknownID), c.Get(t, "/v1/executions/"+odd))
+		same(c.Post(t, "/v1/executions/"+unknownID+"/cancel", nil), c.Post(t, "/v1/executions/"+odd+"/cancel", nil))
+		same(c.Get(t, "/v2/workflows/"+unknownID), c.Get(t, "/v2/workflows/"+odd))
+		c.Post(t, "/v1/workflows/sum/v1/execute?rescore-of="+odd, apitest.Raw(`{"a":1}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "rescore-of")
+	}
+	same(c.Post(t, "/v1/workflows/nothing/v1/execute", apitest.Raw(`{}`)), c.Post(t, "/v1/workflows/sum%00/v1/execute", apitest.Raw(`{}`)))
 	tenant.With(t, identity.ScopeExecutionsRun).Get(t, "/v1/executions").ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
 	s.Anonymous().Get(t, "/v1/executions").ExpectProblem(http.StatusUnauthorized, "UNAUTHORIZED", "")
 }

@@ -129,12 +129,11 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 
 // executionID reads the id of a path; one of the wrong form is unknown.
 func executionID(ctx context.Context, text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil || len(text) != len(uuid.UUID{}.String()) {
-		return uuid.UUID{}, errUnknownExecution()
+	id, err := parseID(text, "execution")
+	if err == nil {
+		noteExecution(ctx, id)
 	}
-	noteExecution(ctx, id)
-	return id, nil
+	return id, err
 }
 
 func errUnknownExecution() error { return fault.New(fault.NotFound, "there is no such execution") }

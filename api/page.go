@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -36,13 +37,15 @@ func (p *PageInput) Resolve(ctx huma.Context) []error {
 	if p.Cursor == "" {
 		return nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	if err != nil || len(text) != len(p.before)+4 {
-		return []error{&huma.ErrorDetail{Location: "query.cursor", Message: "is not a cursor of this list"}}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
+	if err == nil && len(text) == len(p.before)+4 {
+		copy(p.before[:], text)
+		p.Page = int(binary.BigEndian.Uint32(text[len(p.before):]))
+		if p.Page > 1 && p.Page <= math.MaxInt32 {
+			return nil
+		}
 	}
-	copy(p.before[:], text)
-	p.Page = int(binary.BigEndian.Uint32(text[len(p.before):]))
-	return nil
+	return []error{&huma.ErrorDetail{Location: "query.cursor", Message: "is not a cursor of this list"}}
 }
 
 // window is the part of a list to read; one row more than the page holds, which

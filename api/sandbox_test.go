@@ -10,7 +10,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// A client of the sandbox reads what is no test, but has it not run again.
+// A client of the sandbox reads what is no test, but does not touch it.
 func TestSandboxRunsTestsOnly(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -34,6 +34,11 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 			}
 		}
 	}
+	publish(t, c, `{"name":"Waits","alias":"waits","tasks":[{"id":"wait","type":"wait-for-signal","config":{}}]}`)
+	waits := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	sandbox.Post(t, "/v1/executions/"+waits+"/signals", apitest.Raw(`{"taskId":"wait"}`)).Expect(http.StatusForbidden)
+	sandbox.Post(t, "/v1/executions/"+waits+"/cancel", nil).Expect(http.StatusForbidden)
+	c.Post(t, "/v1/executions/"+waits+"/cancel", nil).Expect(http.StatusOK)
 	sandbox.Post(t, "/v1/executions/"+unknownID+"/retry", nil).Expect(http.StatusNotFound)
 	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)).Expect(http.StatusNotFound)
 }

@@ -63,6 +63,9 @@ func (s *Server) signalExecution(ctx context.Context, in *signalInput) (*signalO
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSandboxExecution(ctx, id); err != nil {
+		return nil, err
+	}
 	return s.deliver(ctx, execution.Signal{
 		TenantID: principal(ctx).TenantID, ExecutionID: id, TaskID: in.Body.TaskID, Payload: in.Body.Payload.Value,
 	})

@@ -66,7 +66,12 @@ RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input;
 
 -- name: ExecutionGetForRun :one
-SELECT workflow_id, status FROM executions WHERE tenant_id = @tenant_id AND id = @id;
+-- What it takes to run an execution that has not begun; the state of one that
+-- has comes with its lease.
+SELECT e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
+    (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- name: ExecutionCheckpoint :execrows
 -- Makes the state durable. No row: the lease is lost.
@@ -77,21 +82,27 @@ WITH held AS (
 )
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
 
--- name: ExecutionFinish :execrows
--- Ends an execution and removes the job that would have taken it over. No row:
--- the lease is lost.
+-- name: ExecutionFinish :batchone
+-- Ends an execution and removes the job that would have taken it over. One
+-- without a lease (the nil UUID) is pending until then, in the same attempt. No
+-- row: it is not the caller's to end. The executions of a group are written by a
+-- statement each, in one flight and one commit: one statement for all of them
+-- would be planned for a table as small as it was at its first use.
 WITH held AS (
     UPDATE executions e SET
         status = @status, is_success = @is_success, source_failed = @source_failed, status_code = @status_code::integer,
-        tasks_completed = @tasks_completed, tasks_failed = @tasks_failed, completed_at = @completed_at::timestamptz,
-        tags = @tags::text[], lease_token = NULL, lease_process_id = NULL
-    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid
+        tasks_completed = @tasks_completed, tasks_failed = @tasks_failed,
+        started_at = COALESCE(e.started_at, @started_at::timestamptz), deadline_at = COALESCE(e.deadline_at, @deadline_at::timestamptz),
+        completed_at = @completed_at::timestamptz, tags = @tags::text[], lease_token = NULL, lease_process_id = NULL
+    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.attempt = @attempt AND e.status IN ('pending', 'running')
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF(@lease_token::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
     RETURNING e.id
 ), safety_net AS (
     DELETE FROM river.river_job USING held
     WHERE river_job.id = sqlc.narg('job_id')::bigint AND river_job.state <> 'running'
 )
-UPDATE execution_payloads p SET state = sqlc.narg('state')::json, result = @result::json FROM held WHERE p.execution_id = held.id;
+UPDATE execution_payloads p SET state = sqlc.narg('state')::json, result = @result::json FROM held WHERE p.execution_id = held.id
+RETURNING p.execution_id;
 
 -- name: ExecutionUnlease :execrows
 -- Lets go of an execution that others may go on with, now or when its next job

@@ -100,63 +100,6 @@ func (q *Queries) ExecutionExists(ctx context.Context, db DBTX, arg ExecutionExi
 	return exists, err
 }
 
-const executionFinish = `-- name: ExecutionFinish :execrows
-WITH held AS (
-    UPDATE executions e SET
-        status = $3, is_success = $4, source_failed = $5, status_code = $6::integer,
-        tasks_completed = $7, tasks_failed = $8, completed_at = $9::timestamptz,
-        tags = $10::text[], lease_token = NULL, lease_process_id = NULL
-    WHERE e.tenant_id = $11 AND e.id = $12 AND e.lease_token = $13::uuid
-    RETURNING e.id
-), safety_net AS (
-    DELETE FROM river.river_job USING held
-    WHERE river_job.id = $14::bigint AND river_job.state <> 'running'
-)
-UPDATE execution_payloads p SET state = $1::json, result = $2::json FROM held WHERE p.execution_id = held.id
-`
-
-type ExecutionFinishParams struct {
-	State          []byte
-	Result         []byte
-	Status         string
-	IsSuccess      bool
-	SourceFailed   bool
-	StatusCode     int32
-	TasksCompleted int32
-	TasksFailed    int32
-	CompletedAt    time.Time
-	Tags           []string
-	TenantID       uuid.UUID
-	ID             uuid.UUID
-	LeaseToken     uuid.UUID
-	JobID          *int64
-}
-
-// Ends an execution and removes the job that would have taken it over. No row:
-// the lease is lost.
-func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFinishParams) (int64, error) {
-	result, err := db.Exec(ctx, executionFinish,
-		arg.State,
-		arg.Result,
-		arg.Status,
-		arg.IsSuccess,
-		arg.SourceFailed,
-		arg.StatusCode,
-		arg.TasksCompleted,
-		arg.TasksFailed,
-		arg.CompletedAt,
-		arg.Tags,
-		arg.TenantID,
-		arg.ID,
-		arg.LeaseToken,
-		arg.JobID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const executionGet = `-- name: ExecutionGet :one
 SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
@@ -223,7 +166,10 @@ func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetPar
 }
 
 const executionGetForRun = `-- name: ExecutionGetForRun :one
-SELECT workflow_id, status FROM executions WHERE tenant_id = $1 AND id = $2
+SELECT e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
+    (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.id = $2
 `
 
 type ExecutionGetForRunParams struct {
@@ -234,12 +180,33 @@ type ExecutionGetForRunParams struct {
 type ExecutionGetForRunRow struct {
 	WorkflowID uuid.UUID
 	Status     string
+	Attempt    int32
+	BorrowerID *string
+	Tags       []string
+	IsTest     bool
+	BatchID    *uuid.UUID
+	CreatedAt  time.Time
+	IsNew      bool
+	Input      []byte
 }
 
+// What it takes to run an execution that has not begun; the state of one that
+// has comes with its lease.
 func (q *Queries) ExecutionGetForRun(ctx context.Context, db DBTX, arg ExecutionGetForRunParams) (ExecutionGetForRunRow, error) {
 	row := db.QueryRow(ctx, executionGetForRun, arg.TenantID, arg.ID)
 	var i ExecutionGetForRunRow
-	err := row.Scan(&i.WorkflowID, &i.Status)
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.Attempt,
+		&i.BorrowerID,
+		&i.Tags,
+		&i.IsTest,
+		&i.BatchID,
+		&i.CreatedAt,
+		&i.IsNew,
+		&i.Input,
+	)
 	return i, err
 }
 

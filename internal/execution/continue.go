@@ -49,7 +49,7 @@ func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 }
 
 // RunLeased is Continue without the last write, which is the caller's: a
-// Finished that is not nil has to be given to Finish or written with others.
+// Finished that is not nil has to be given to End or written with others.
 func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
 	q := queries.New()
 	row, err := q.ExecutionGetForRun(ctx, s.Pool, queries.ExecutionGetForRunParams{TenantID: tenantID, ID: id})
@@ -66,6 +66,10 @@ func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finis
 	if err != nil {
 		return nil, Held, fmt.Errorf("plan of execution %s: %w", id, err)
 	}
+	if !plan.Effects && row.IsNew && row.BatchID == nil && engine.Status(row.Status) == engine.StatusPending {
+		f, err := s.runNew(ctx, tenantID, id, plan, row)
+		return f, Held, err
+	}
 	r, err := s.lease(ctx, tenantID, id, plan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, HeldElsewhere, nil
@@ -79,6 +83,19 @@ func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finis
 		return nil, holding, err
 	}
 	return f, Held, nil
+}
+
+// runNew runs an execution without effects that nobody has begun. It takes no
+// lease: who ends it first has ended it, and the others come to the same result.
+func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, row queries.ExecutionGetForRunRow) (*Finished, error) {
+	input, err := exactjson.Decode(row.Input)
+	if err != nil {
+		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)
+	}
+	return s.RunPure(ctx, Item{
+		TenantID: tenantID, ID: id, Plan: plan, Input: input, BorrowerID: row.BorrowerID,
+		IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+	})
 }
 
 func lost(err error) (Holding, error) {
@@ -126,18 +143,6 @@ func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id
 	}
 	r.State.Deadline = *row.DeadlineAt
 	return r, nil
-}
-
-// Finish writes the end of an execution that RunLeased gave and removes the
-// waiting job with the given id, if any. No row means that the lease was lost.
-func Finish(ctx context.Context, db queries.DBTX, f *Finished, jobID *int64) (rows int64, err error) {
-	return queries.New().ExecutionFinish(ctx, db, queries.ExecutionFinishParams{
-		TenantID: f.TenantID, ID: f.ID, LeaseToken: f.LeaseToken, JobID: jobID,
-		Status: string(f.Outcome.Status), IsSuccess: f.Outcome.Status == engine.StatusCompleted,
-		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode),
-		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed),
-		CompletedAt: f.At, Tags: orEmpty(f.Tags), State: f.State, Result: f.ResultText,
-	})
 }
 
 // Item is an execution of a plan without effects, one of a batch.

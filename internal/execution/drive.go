@@ -149,7 +149,7 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 		return r.recordFinished(ctx, f)
 	}
 	err := r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return Finish(ctx, r.service.Pool, f, r.jobID)
+		return r.service.finishes.do(ctx, finish{f, r.jobID})
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(errStopping, r.handOver(ctx))

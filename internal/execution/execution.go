@@ -48,7 +48,9 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 	held    held
-	inserts group[*newExecution, inserted]
+
+	inserts  group[*newExecution, inserted]
+	finishes group[finish, int64]
 }
 
 // New returns a service; Stop ends it.
@@ -59,6 +61,8 @@ func New(c Config) *Service {
 	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
 		return insertAll(ctx, s.Pool, executions)
 	}
+	s.finishes.bytes = finish.bytes
+	s.finishes.write = func(ctx context.Context, ends []finish) ([]int64, error) { return finishAll(ctx, s.Pool, ends) }
 	return s
 }
 

@@ -87,7 +87,10 @@ type Finished struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID
 	BatchID    *uuid.UUID // of an item, which package batch writes; else nil
-	LeaseToken uuid.UUID
+	LeaseToken uuid.UUID  // the nil UUID of one that ran without a lease
+	Attempt    int
+	StartedAt  time.Time
+	DeadlineAt time.Time
 	Outcome    *engine.Outcome
 	Tags       []string // the request's and the end task's
 	Result     Result
@@ -98,7 +101,8 @@ type Finished struct {
 
 func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 	f := &Finished{
-		TenantID: r.tenantID, ID: r.id, BatchID: r.batchID, LeaseToken: r.token,
+		TenantID: r.tenantID, ID: r.id, BatchID: r.batchID, LeaseToken: r.token, Attempt: r.engine.State.Attempt,
+		StartedAt: r.engine.State.StartedAt, DeadlineAt: r.engine.State.Deadline,
 		Outcome: outcome, At: r.engine.State.CompletedAt, Tags: r.tags,
 	}
 	for _, tag := range outcome.Tags {

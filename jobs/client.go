@@ -43,9 +43,17 @@ const (
 	// jobs, which then go back to the queue without using an attempt.
 	softStopTimeout = 15 * time.Second
 	// fetchCooldown also debounces the insert notifications of this client; a
-	// second insert within it would wait for the next poll.
-	fetchCooldown = 5 * time.Millisecond
-	retryDelayMax = 10 * time.Second
+	// second insert within it would wait for the next poll. What only inserts has
+	// the shortest there is.
+	fetchCooldown    = 5 * time.Millisecond
+	fetchCooldownMin = river.FetchCooldownMin
+	// Notifications wake the workers. Polls are for what a notification missed,
+	// and for jobs that were put off for less than River's scheduler counts: the
+	// more of them, the more an idle process takes.
+	pollInterval     = 500 * time.Millisecond // where somebody waits
+	pollIntervalSlow = time.Second
+	pollIntervalRare = 5 * time.Second
+	retryDelayMax    = 10 * time.Second
 	// otpExpiryInterval is how long a message whose delivery was discarded may
 	// outlive its code, about.
 	otpExpiryInterval = time.Minute
@@ -74,8 +82,8 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		ID:                          c.ProcessID.String(),
 		Schema:                      Schema,
 		Logger:                      c.Logger,
-		FetchCooldown:               fetchCooldown,
-		FetchPollInterval:           time.Second,
+		FetchCooldown:               fetchCooldownMin,
+		FetchPollInterval:           pollIntervalSlow,
 		MaxAttempts:                 AttemptsMax,
 		CompletedJobRetentionPeriod: completedRetention,
 		SoftStopTimeout:             softStopTimeout,
@@ -86,15 +94,15 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		ReindexerIndexNames: []string{"river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
 	}
 	if c.Workers != nil {
-		config.Workers = c.Workers
+		config.Workers, config.FetchCooldown = c.Workers, fetchCooldown
 		config.Queues = map[string]river.QueueConfig{
-			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond},
-			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
-			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
-			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
-			QueueMaintenance: {MaxWorkers: 1},
+			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: pollInterval},
+			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
+			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
 			// Somebody waits for a code, and each waits for a provider.
-			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: 250 * time.Millisecond},
+			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {

@@ -1,0 +1,83 @@
+package execution_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/catalog"
+	"tranche/internal/engine"
+	"tranche/internal/execution"
+	"tranche/internal/pgtest"
+	"tranche/internal/task"
+)
+
+// pure is a request to execute a workflow without effects.
+func (b *bundle) pure(t *testing.T) execution.Request {
+	t.Helper()
+	return b.request(t, "pure", `[
+		{"id":"double","type":"transform","config":{"fields":{"twice":"{{ input.n * 2 }}"}}},
+		{"id":"done","type":"end","config":{"output":{"twice":"{{ tasks.double.output.twice }}"}}}]`,
+		`[{"source":"start","target":"double"},{"source":"double","target":"done"}]`, `{"n":1.10}`)
+}
+
+// TestBudgets holds what an execution asks of the database, which is what its
+// speed comes from and what no noise of a machine hides.
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pure, calling := b.pure(t), b.calling(t, "")
+	close(b.target.let)
+	var counter *pgtest.Counter
+	b.pool, counter = pgtest.CountedPool(t, b.pool)
+	s, _ := b.process(t)
+	run := func(r execution.Request) func() {
+		return func() {
+			e, err := s.Run(t.Context(), r, time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, engine.StatusCompleted, e.Status)
+		}
+	}
+	var accepted execution.Execution
+	start := func() {
+		var err error
+		accepted, err = s.Start(t.Context(), pure)
+		require.NoError(t, err)
+	}
+	goOn := func() {
+		holding, err := s.Continue(t.Context(), b.tenant, accepted.ID)
+		require.NoError(t, err)
+		require.Equal(t, execution.Held, holding)
+	}
+	for _, tc := range []struct {
+		name   string
+		work   func()
+		budget pgtest.Cost
+	}{
+		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}},
+		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}},
+		{"asynchronous, accepted", start, pgtest.Cost{Transactions: 1, Trips: 1}},
+		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}},
+	} {
+		require.Equal(t, tc.budget, counter.Of(tc.work), tc.name)
+	}
+	require.Equal(t, "completed", b.status(t, accepted.ID))
+	require.Equal(t, "1 1.10", b.text(t, `SELECT count(*) || ' ' || min(input ->> 'n') FROM execution_payloads WHERE execution_id = $1`, accepted.ID))
+	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`), "that of the asynchronous one, which River deletes")
+}
+
+// A published workflow and its plan are looked up once.
+func TestBudgetOfResolve(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pure(t)
+	pool, counter := pgtest.CountedPool(t, b.pool)
+	plans := catalog.New(pool, task.Types(task.Ports{}))
+	resolve := func() {
+		_, _, err := plans.Resolve(t.Context(), b.tenant, "pure", "v1")
+		require.NoError(t, err)
+	}
+	require.NotZero(t, counter.Of(resolve), "the first time")
+	require.Zero(t, counter.Of(resolve), "from then on")
+}

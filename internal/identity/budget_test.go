@@ -1,0 +1,33 @@
+package identity_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/identity"
+	"tranche/internal/pgtest"
+)
+
+// A request of a tenant without limits asks the database nothing: neither to
+// verify its token nor to count it.
+func TestBudgetOfARequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: identity.Unlimited})
+	var counter *pgtest.Counter
+	b.pool, counter = pgtest.CountedPool(t, b.pool)
+	service, token := b.replica(t), b.token(t)
+	request := func(category identity.LimitCategory) func() {
+		return func() {
+			principal, err := service.Verify(t.Context(), token.AccessToken)
+			require.NoError(t, err)
+			require.True(t, principal.Has(identity.ScopeExecutionsRun))
+			_, err = service.Admit(t.Context(), principal, category)
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, pgtest.Cost{Transactions: 1, Trips: 1}, counter.Of(request(identity.LimitSingle)), "the first reads the limits")
+	require.Zero(t, counter.Of(request(identity.LimitSingle)))
+	require.Equal(t, pgtest.Cost{Transactions: 1, Trips: 1}, counter.Of(request(identity.LimitPolling)), "one that is limited is counted")
+}

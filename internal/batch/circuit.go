@@ -84,13 +84,13 @@ func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Durati
 	return 0
 }
 
-// report notes how a connection went.
-func (c *circuits) report(key circuitKey, connected bool, now time.Time) {
+// report notes how a connection went and reports whether the circuit is open.
+func (c *circuits) report(key circuitKey, connected bool, now time.Time) (isOpen bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if connected {
 		delete(c.circuits, key)
-		return
+		return false
 	}
 	if c.circuits == nil || len(c.circuits) >= circuitsMax {
 		c.circuits = map[circuitKey]*circuit{}
@@ -105,6 +105,7 @@ func (c *circuits) report(key circuitKey, connected bool, now time.Time) {
 		open.wait = min(max(2*open.wait, circuitWaitFirst), circuitWaitMost)
 		open.nextTry = now.Add(open.wait)
 	}
+	return open.failures >= circuitFailures
 }
 
 // hold makes the batch's items wait for a host.
@@ -133,29 +134,23 @@ type watch struct {
 	tenantID  uuid.UUID
 	clock     func() time.Time
 	mu        sync.Mutex
-	unreached map[string]bool
+	unreached map[string]bool // by host: its circuit was open when the last connection failed
 }
 
 func (w *watch) report(host string, connected bool) {
-	w.circuits.report(circuitKey{w.tenantID, host}, connected, w.clock())
+	isOpen := w.circuits.report(circuitKey{w.tenantID, host}, connected, w.clock())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if connected {
-		delete(w.unreached, host)
-	} else {
-		w.unreached[host] = true
-	}
+	w.unreached[host] = isOpen
 }
 
-// down returns a host whose circuit is open and that the item did not reach;
-// empty for none.
+// down returns a host that the item did not reach in the end while its circuit
+// was open; empty for none. Others may have reached it since.
 func (w *watch) down() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.circuits.mu.Lock()
-	defer w.circuits.mu.Unlock()
-	for host := range w.unreached {
-		if open := w.circuits.circuits[circuitKey{w.tenantID, host}]; open != nil && open.failures >= circuitFailures {
+	for host, isOpen := range w.unreached {
+		if isOpen {
 			return host
 		}
 	}

@@ -1,0 +1,33 @@
+package batch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+// An item that failed while a host was down is put off, also where others have
+// reached the host since; one that reached it in the end is not.
+func TestCircuitOfItem(t *testing.T) {
+	t.Parallel()
+	const host = "bureau.example:443"
+	tenantID, clock := uuid.New(), func() time.Time { return time.Date(2026, 11, 21, 2, 9, 25, 0, time.UTC) }
+	c := &circuits{}
+	early, late, other := c.watch(tenantID, clock), c.watch(tenantID, clock), c.watch(tenantID, clock)
+	for range circuitFailures - 1 {
+		early.report(host, false)
+	}
+	require.Empty(t, early.down(), "the circuit is not open yet")
+	late.report(host, false)
+	require.Equal(t, host, late.down())
+	stranger := c.watch(uuid.New(), clock)
+	stranger.report(host, false)
+	require.Empty(t, stranger.down(), "tenants share no circuit")
+	other.report(host, true)
+	require.Equal(t, host, late.down())
+	require.Empty(t, other.down())
+	late.report(host, true)
+	require.Empty(t, late.down())
+}

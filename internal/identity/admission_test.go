@@ -1,7 +1,9 @@
 package identity_test
 
 import (
+	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -80,6 +82,62 @@ func TestAdmitIsExactOverReplicas(t *testing.T) {
 	_, err := b.service.Admit(t.Context(), stranger, identity.LimitSingle)
 	require.NoError(t, err, "another tenant has limits of its own")
 }
+
+// Bursts of any size come to three replicas after pauses of any length: no
+// 60 s, wherever they begin, have more admissions of a category than its limit,
+// and as soon as 60 s are quiet all of it is there again.
+func TestAdmitInAnyWindowOverReplicas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	replicas := []*identity.Service{b.service, b.replica(t), b.replica(t)}
+	for _, limit := range identity.DefaultLimits() {
+		t.Run(string(limit.Category), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(8, uint64(limit.PerMinute)))
+			begun, passed := time.Now(), time.Duration(0)
+			var mu sync.Mutex
+			var admitted []admission
+			burst := func(size int) (count int) {
+				var wait sync.WaitGroup
+				for i := range replicas {
+					wait.Go(func() {
+						for range size / len(replicas) {
+							asked := time.Since(begun) + passed
+							_, err := replicas[i].Admit(t.Context(), b.principal(), limit.Category)
+							mu.Lock()
+							if err == nil {
+								admitted = append(admitted, admission{asked, time.Since(begun) + passed})
+								count++
+							}
+							mu.Unlock()
+						}
+					})
+				}
+				wait.Wait()
+				return count
+			}
+			for range 8 {
+				burst(random.IntN(limit.PerMinute) + len(replicas))
+				pause := time.Duration(random.IntN(45_000)) * time.Millisecond
+				age(t, b.pool, pause, b.tenant.ID)
+				passed += pause
+			}
+			age(t, b.pool, time.Minute, b.tenant.ID)
+			passed += time.Minute
+			require.Equal(t, limit.PerMinute, burst(2*limit.PerMinute+len(replicas)))
+
+			slices.SortFunc(admitted, func(a, b admission) int { return cmp.Compare(a.answered, b.answered) })
+			require.Greater(t, len(admitted), 2*limit.PerMinute)
+			for i := range len(admitted) - limit.PerMinute {
+				tooMany := admitted[i : i+limit.PerMinute+1]
+				first := slices.MinFunc(tooMany, func(a, b admission) int { return cmp.Compare(a.asked, b.asked) })
+				require.GreaterOrEqual(t, tooMany[limit.PerMinute].answered-first.asked, time.Minute, "from the %d. on", i+1)
+			}
+		})
+	}
+}
+
+// admission is when somebody was let in: between the two.
+type admission struct{ asked, answered time.Duration }
 
 // However requests, waits and changes of the limit follow one another: no
 // window of 60 s has more admissions than the limit in force, none is refused

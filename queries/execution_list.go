@@ -148,8 +148,8 @@ func (s *Statement) Settings() (sql string, args []any) {
 	if s.scan == anyScan {
 		rows, bitmaps = true, true
 	}
-	return `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('work_mem', '64MB', true),
-		set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', $1, true),
+	return `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true),
+		set_config('work_mem', '64MB', true), set_config('random_page_cost', '1', true), set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', $1, true),
 		set_config('enable_indexonlyscan', $2, true), set_config('enable_bitmapscan', $3, true)`,
 		[]any{strconv.FormatBool(rows), strconv.FormatBool(covered), strconv.FormatBool(bitmaps)}
 }

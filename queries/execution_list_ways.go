@@ -18,6 +18,7 @@ const commonShare = 0.01
 // into an index beside status and workflow, so that common tags can be combined
 // with other filters without reading the table; those of the others might not.
 const (
+	someTags = `e.tags <> '{}'`
 	fewTags  = `cardinality(e.tags) BETWEEN 1 AND 8`
 	manyTags = `cardinality(e.tags) > 8`
 )
@@ -62,12 +63,10 @@ func waysTagged(ctx context.Context, db DBTX, tags []string) ([]way, error) {
 	if err := db.QueryRow(ctx, tagShare, tags).Scan(&share); err != nil {
 		return nil, err
 	}
-	few := way{conditions: []condition{tagged(tags), literal(fewTags)}, scan: byName}
-	many := way{conditions: []condition{tagged(tags), literal(manyTags)}, scan: byName}
-	if share >= commonShare {
-		few.scan = within
+	if share < commonShare {
+		return []way{{[]condition{tagged(tags), literal(someTags)}, byName}}, nil
 	}
-	return []way{few, many}, nil
+	return []way{{[]condition{tagged(tags), literal(fewTags)}, within}, {[]condition{tagged(tags), literal(manyTags)}, byName}}, nil
 }
 
 // tagShare is the greatest share that the rarest of some tags has in a partition,

@@ -41,7 +41,8 @@ type demoCommand struct {
 // Help is the long form of the command's help.
 func (*demoCommand) Help() string {
 	return "Starts a PostgreSQL server of its own, the service and a stand-in credit bureau; publishes three sample workflows, " +
-		"runs one for one applicant and one for a file of 2,000, and says where to look next. A run that was interrupted " +
+		"runs one for one applicant and one for a file of 2,000, which is paused and resumed on its way; uploads what failed, corrected, while the bureau is down; " +
+		"retries the rest; and says where to look next. A run that was interrupted " +
 		"leaves a batch that completes by itself at the next one. DATABASE_URL is ignored: the demo touches no database but its own."
 }
 
@@ -68,9 +69,8 @@ func (c *demoCommand) Run(ctx context.Context, out *console) (err error) {
 	if err != nil {
 		return fmt.Errorf("open the stand-in bureau: %w", err)
 	}
-	defer func() { err = errors.Join(err, lender.Close()) }()
-
 	demo := &demoRun{command: c, console: out, log: logging.New(logFile, slog.LevelInfo), screen: show, state: state, bureau: lender}
+	defer func() { err = errors.Join(err, demo.bureau.Close()) }()
 	return ifNotStopped(ctx, demo.run(ctx))
 }
 
@@ -140,6 +140,24 @@ func (d *demoRun) run(ctx context.Context) (err error) {
 	return errors.Join(err, <-ended)
 }
 
+// withoutBureau does something while the bureau is down. It comes back at the
+// same address, repaired: it has a file on everybody.
+func (d *demoRun) withoutBureau(ctx context.Context, do func() error) error {
+	address := d.bureau.Addr()
+	if err := d.bureau.Close(); err != nil {
+		return fmt.Errorf("stop the bureau: %w", err)
+	}
+	err := do()
+	config := bureau.Realistic(demoSeed)
+	config.DownShare = 0
+	server, startErr := bureau.Start(ctx, address, config)
+	if startErr != nil {
+		return errors.Join(err, fmt.Errorf("start the bureau again: %w", startErr))
+	}
+	d.bureau = server
+	return err
+}
+
 // mailbox is the folder that takes the messages of the demo.
 func (d *demoRun) mailbox() string { return filepath.Join(d.command.DataDir, "mail") }
 
@@ -154,7 +172,10 @@ func (d *demoRun) show(ctx context.Context, db *database, url string) error {
 	if err := client.signIn(ctx, credentials.ClientID.String(), credentials.Secret); err != nil {
 		return err
 	}
-	walk := &tour{client: client, bureau: d.bureau, state: d.state, screen: d.screen, outputs: filepath.Join(d.command.DataDir, "output"), mailbox: d.mailbox()}
+	walk := &tour{
+		client: client, bureau: func() *bureau.Server { return d.bureau }, withoutBureau: d.withoutBureau,
+		state: d.state, screen: d.screen, outputs: filepath.Join(d.command.DataDir, "output"), mailbox: d.mailbox(),
+	}
 	if err := walk.run(ctx); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type demoBatch struct {
 			PackageID *string `json:"processedOutputPackageId"`
 		} `json:"wBatchPostProcessingOutput"`
 	} `json:"outputs"`
+	Notices []struct{ Code, Source, Message string }
 }
 
 func (b demoBatch) ended() bool {
@@ -45,25 +46,36 @@ func (b demoBatch) ended() bool {
 	}
 }
 
-// startBatch uploads a file of items and starts a workflow over them: the
-// sequence of section 4.4 of the interface specification.
-func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, fileName string, file []byte) (batchID string, err error) {
-	var address struct{ SignedURL, FileName, ContentType string }
-	err = c.call(ctx, http.MethodPost, "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
-		map[string]string{"fileName": fileName}, &address)
-	if err != nil {
-		return "", err
+// demoUpload is a file to be uploaded.
+type demoUpload struct {
+	name    string
+	content []byte
+}
+
+// startBatch uploads files of items and starts a workflow over them and the
+// items given: the sequence of section 4.4 of the interface specification.
+func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, files []demoUpload, items ...json.RawMessage) (batchID string, err error) {
+	stored := make([]string, len(files))
+	for i, file := range files {
+		var address struct{ SignedURL, FileName, ContentType string }
+		err = c.call(ctx, http.MethodPost, "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
+			map[string]string{"fileName": file.name}, &address)
+		if err != nil {
+			return "", err
+		}
+		if err := c.upload(ctx, address.SignedURL, address.ContentType, file.content); err != nil {
+			return "", fmt.Errorf("upload %s: %w", file.name, err)
+		}
+		stored[i] = address.FileName
 	}
-	if err := c.upload(ctx, address.SignedURL, address.ContentType, file); err != nil {
-		return "", fmt.Errorf("upload %s: %w", fileName, err)
+	// Nobody signs 2,000 times in a demo: these borrowers signed on paper.
+	input := map[string]any{"customInput": map[string]any{"consentsOnFile": true}}
+	if len(items) > 0 {
+		input["items"] = items
 	}
 	var started struct{ ExecutionBatchID string }
 	err = c.call(ctx, http.MethodPost, "/v1/workflows/"+w.Alias+"/"+w.Version+"/execute-batch",
-		map[string]any{
-			"label": "Demo: " + fileName, "attachmentFileNames": []string{address.FileName},
-			// Nobody signs 2,000 times in a demo: these borrowers signed on paper.
-			"workflowInput": map[string]any{"customInput": map[string]any{"consentsOnFile": true}},
-		}, &started)
+		map[string]any{"label": "Demo: " + files[0].name, "attachmentFileNames": stored, "workflowInput": input}, &started)
 	return started.ExecutionBatchID, err
 }
 

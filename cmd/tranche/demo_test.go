@@ -81,6 +81,8 @@ func TestDemo(t *testing.T) {
 	for _, step := range []string{
 		"underwriting is refused without the borrower's consent", "a code was sent to ", "signed with the code; the certificate of the evidence: ",
 		"executed underwriting with the signed consent", `"decision": "approve"`,
+		"nothing more begins; resumed it", "corrected failed.csv, uploaded it as it is", "the batch waits and says so: TARGET_UNREACHABLE ",
+		"the bureau is back; the batch: complete, ", "retried 89 items of the first batch (attempt 2) with ",
 	} {
 		require.Contains(t, output, step)
 	}

@@ -23,8 +23,11 @@ const (
 
 // tour is the demo's walk through the service, over HTTP alone.
 type tour struct {
-	client  *demoClient
-	bureau  *bureau.Server
+	client *demoClient
+	bureau func() *bureau.Server
+	// withoutBureau does something while the bureau is down.
+	withoutBureau func(ctx context.Context, do func() error) error
+
 	state   *demoState
 	screen  *screen
 	outputs string // folder for output packages
@@ -32,10 +35,10 @@ type tour struct {
 }
 
 // run publishes the sample workflows, runs one of them for one applicant and
-// one for all, and tells what came out. A batch that an interrupted run left
-// takes the place of a new one.
+// one for all, and tells what came out; then it repeats what failed. A batch
+// that an interrupted run left takes the place of a new one.
 func (t *tour) run(ctx context.Context) error {
-	workflows, err := publishWorkflows(ctx, t.client, t.bureau.URL())
+	workflows, err := publishWorkflows(ctx, t.client, t.bureau().URL())
 	if err != nil {
 		return err
 	}
@@ -58,8 +61,21 @@ func (t *tour) run(ctx context.Context) error {
 		if batchID, err = t.startBatch(ctx, workflows[demoBulk]); err != nil {
 			return fmt.Errorf("start the batch: %w", err)
 		}
+		if err := t.pauseAndResume(ctx, batchID); err != nil {
+			return fmt.Errorf("pause the batch: %w", err)
+		}
 	}
-	return t.finishBatch(ctx, batchID)
+	files, err := t.finishBatch(ctx, batchID)
+	if err != nil {
+		return err
+	}
+	if err := t.correctAndRepeat(ctx, workflows[demoBulk], files["failed.csv"]); err != nil {
+		return fmt.Errorf("repeat what failed: %w", err)
+	}
+	if err := t.retryItems(ctx, batchID); err != nil {
+		return fmt.Errorf("retry batch %s: %w", batchID, err)
+	}
+	return nil
 }
 
 func (t *tour) executeOne(ctx context.Context, w demoWorkflow) error {
@@ -93,11 +109,14 @@ func (t *tour) unfinishedBatch(ctx context.Context) (string, error) {
 		return "", err
 	}
 	t.screen.step("found the batch of an interrupted run (%s); what the dead process held is taken over within 45 s", batch.Status)
-	return batch.ID, nil
+	if batch.Status == "paused" {
+		err = t.client.call(ctx, http.MethodPost, "/v1/execution-batches/"+batch.ID+"/resume", nil, nil)
+	}
+	return batch.ID, err
 }
 
 func (t *tour) startBatch(ctx context.Context, w demoWorkflow) (string, error) {
-	batchID, err := startBatch(ctx, t.client, w, demoFile, testdata.Applications)
+	batchID, err := startBatch(ctx, t.client, w, []demoUpload{{demoFile, testdata.Applications}})
 	if err != nil {
 		return "", err
 	}
@@ -106,39 +125,41 @@ func (t *tour) startBatch(ctx context.Context, w demoWorkflow) (string, error) {
 	return batchID, t.state.save()
 }
 
-func (t *tour) finishBatch(ctx context.Context, batchID string) error {
+// finishBatch follows a batch to its end, tells what came out and returns the
+// paths of its results by name.
+func (t *tour) finishBatch(ctx context.Context, batchID string) (map[string]string, error) {
 	begun := time.Now()
 	report, end := t.screen.progress()
 	batch, err := followBatch(ctx, t.client, batchID, report)
 	end()
 	if err != nil {
-		return fmt.Errorf("follow batch %s: %w", batchID, err)
+		return nil, fmt.Errorf("follow batch %s: %w", batchID, err)
 	}
 	took := time.Since(begun)
 	t.state.BatchID = ""
 	if err := t.state.save(); err != nil {
-		return err
+		return nil, err
 	}
 	if batch.Status != "complete" || batch.Outputs.PostProcessing.PackageID == nil {
-		return fmt.Errorf("batch %s ended as %s: %s", batchID, batch.Status, batch.Outputs.PreProcessing.Result)
+		return nil, fmt.Errorf("batch %s ended as %s: %s", batchID, batch.Status, batch.Outputs.PreProcessing.Result)
 	}
 	files, err := downloadPackage(ctx, t.client, *batch.Outputs.PostProcessing.PackageID, filepath.Join(t.outputs, batchID))
 	if err != nil {
-		return fmt.Errorf("download the results: %w", err)
+		return nil, fmt.Errorf("download the results: %w", err)
 	}
 	decisions, err := countDecisions(files["results.jsonl"])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.summary(batch, took, decisions)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		t.screen.say("        %s", files[name])
 	}
-	return nil
+	return files, nil
 }
 
 func (t *tour) summary(batch demoBatch, took time.Duration, decisions map[string]int) {
-	sum, asked := batch.State.Summary, t.bureau.Counts()
+	sum, asked := batch.State.Summary, t.bureau().Counts()
 	t.screen.step("batch %s: %s", batch.ID, batch.Status)
 	rows := [][]any{
 		{"applications", sum.Total},

@@ -154,12 +154,38 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
 SELECT workflow_id, custom_input, (status = 'processing' AND cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: BatchItemGet :one
--- An item, whether it has begun, and whether its batch lets pending ones begin.
-SELECT e.id, e.workflow_id, (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
-    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = @item_index::integer;
+-- name: BatchItemsGet :many
+-- Items and how far they are, with their input where that is nowhere yet.
+SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
+    (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
+    (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = ANY (@indexes::integer[]);
+
+-- name: BatchItemsCheckpoint :many
+-- Makes the states of items durable, and those that begin this process' as long
+-- as their batch lets them. An item that is missing here is not this process'.
+WITH item AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@begins::boolean[]) AS begins,
+        unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadline_at::timestamptz[]) AS deadline_at, unnest(@states::text[]) AS state,
+        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed
+), held AS (
+    UPDATE executions e SET
+        status = 'running', lease_token = item.lease_token, lease_process_id = @lease_process_id::uuid,
+        started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
+        tasks_completed = item.tasks_completed, tasks_failed = item.tasks_failed
+    FROM item
+    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.id = ANY (@ids::uuid[]) AND e.batch_id = @batch_id::uuid
+      AND (e.lease_token = item.lease_token OR item.begins AND e.status = 'pending' AND e.lease_token IS NULL AND EXISTS (
+          SELECT FROM execution_batches b
+          WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET state = item.state::json
+    FROM held JOIN item ON item.id = held.id
+    WHERE p.execution_id = held.id AND p.execution_id = ANY (@ids::uuid[])
+)
+SELECT id FROM held;
 
 -- name: BatchItemsGetPending :many
 -- What it takes to run the pending ones of a range of items. One that has begun
@@ -188,13 +214,13 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), completed_at = item.completed_at,
         tags = CASE item.tags WHEN '[]' THEN e.tags ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, lease_token = NULL, lease_process_id = NULL
     FROM item
-    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.batch_id = @batch_id::uuid AND e.status IN ('pending', 'running')
+    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.id = ANY (@ids::uuid[]) AND e.batch_id = @batch_id::uuid AND e.status IN ('pending', 'running')
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(item.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
     RETURNING e.id, e.status, e.source_failed
 ), payload AS (
     UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = item.result::json
     FROM ended JOIN item ON item.id = ended.id
-    WHERE p.execution_id = ended.id
+    WHERE p.execution_id = ended.id AND p.execution_id = ANY (@ids::uuid[])
 ), counted AS (
     SELECT count(*) AS items, count(*) FILTER (WHERE ended.status = 'completed') AS completed,
         count(*) FILTER (WHERE ended.status = 'completed' AND ended.source_failed) AS source_failed

@@ -689,41 +689,6 @@ func (q *Queries) BatchItemFirstError(ctx context.Context, db DBTX, arg BatchIte
 	return error_message, err
 }
 
-const batchItemGet = `-- name: BatchItemGet :one
-SELECT e.id, e.workflow_id, (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
-    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = $3::integer
-`
-
-type BatchItemGetParams struct {
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
-	ItemIndex int32
-}
-
-type BatchItemGetRow struct {
-	ID         uuid.UUID
-	WorkflowID uuid.UUID
-	IsRunning  bool
-	HasBegun   bool
-	MayBegin   bool
-}
-
-// An item, whether it has begun, and whether its batch lets pending ones begin.
-func (q *Queries) BatchItemGet(ctx context.Context, db DBTX, arg BatchItemGetParams) (BatchItemGetRow, error) {
-	row := db.QueryRow(ctx, batchItemGet, arg.TenantID, arg.BatchID, arg.ItemIndex)
-	var i BatchItemGetRow
-	err := row.Scan(
-		&i.ID,
-		&i.WorkflowID,
-		&i.IsRunning,
-		&i.HasBegun,
-		&i.MayBegin,
-	)
-	return i, err
-}
-
 const batchItemList = `-- name: BatchItemList :many
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
@@ -845,6 +810,78 @@ func (q *Queries) BatchItemsCancel(ctx context.Context, db DBTX, arg BatchItemsC
 	return result.RowsAffected(), nil
 }
 
+const batchItemsCheckpoint = `-- name: BatchItemsCheckpoint :many
+WITH item AS (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS lease_token, unnest($3::boolean[]) AS begins,
+        unnest($4::timestamptz[]) AS started_at, unnest($5::timestamptz[]) AS deadline_at, unnest($6::text[]) AS state,
+        unnest($7::integer[]) AS tasks_completed, unnest($8::integer[]) AS tasks_failed
+), held AS (
+    UPDATE executions e SET
+        status = 'running', lease_token = item.lease_token, lease_process_id = $9::uuid,
+        started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
+        tasks_completed = item.tasks_completed, tasks_failed = item.tasks_failed
+    FROM item
+    WHERE e.tenant_id = $10 AND e.id = item.id AND e.id = ANY ($1::uuid[]) AND e.batch_id = $11::uuid
+      AND (e.lease_token = item.lease_token OR item.begins AND e.status = 'pending' AND e.lease_token IS NULL AND EXISTS (
+          SELECT FROM execution_batches b
+          WHERE b.tenant_id = $10 AND b.id = $11::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
+    RETURNING e.id
+), payload AS (
+    UPDATE execution_payloads p SET state = item.state::json
+    FROM held JOIN item ON item.id = held.id
+    WHERE p.execution_id = held.id AND p.execution_id = ANY ($1::uuid[])
+)
+SELECT id FROM held
+`
+
+type BatchItemsCheckpointParams struct {
+	Ids            []uuid.UUID
+	LeaseTokens    []uuid.UUID
+	Begins         []bool
+	StartedAt      []time.Time
+	DeadlineAt     []time.Time
+	States         []string
+	TasksCompleted []int32
+	TasksFailed    []int32
+	LeaseProcessID uuid.UUID
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+}
+
+// Makes the states of items durable, and those that begin this process' as long
+// as their batch lets them. An item that is missing here is not this process'.
+func (q *Queries) BatchItemsCheckpoint(ctx context.Context, db DBTX, arg BatchItemsCheckpointParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, batchItemsCheckpoint,
+		arg.Ids,
+		arg.LeaseTokens,
+		arg.Begins,
+		arg.StartedAt,
+		arg.DeadlineAt,
+		arg.States,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.LeaseProcessID,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const batchItemsCountToRetry = `-- name: BatchItemsCountToRetry :one
 SELECT count(*)::integer FROM executions
 WHERE tenant_id = $1 AND batch_id = $2::uuid
@@ -907,13 +944,13 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), completed_at = item.completed_at,
         tags = CASE item.tags WHEN '[]' THEN e.tags ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, lease_token = NULL, lease_process_id = NULL
     FROM item
-    WHERE e.tenant_id = $2 AND e.id = item.id AND e.batch_id = $3::uuid AND e.status IN ('pending', 'running')
+    WHERE e.tenant_id = $2 AND e.id = item.id AND e.id = ANY ($4::uuid[]) AND e.batch_id = $3::uuid AND e.status IN ('pending', 'running')
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(item.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
     RETURNING e.id, e.status, e.source_failed
 ), payload AS (
     UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = item.result::json
     FROM ended JOIN item ON item.id = ended.id
-    WHERE p.execution_id = ended.id
+    WHERE p.execution_id = ended.id AND p.execution_id = ANY ($4::uuid[])
 ), counted AS (
     SELECT count(*) AS items, count(*) FILTER (WHERE ended.status = 'completed') AS completed,
         count(*) FILTER (WHERE ended.status = 'completed' AND ended.source_failed) AS source_failed
@@ -999,6 +1036,67 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 		&i.ValidatedItems,
 	)
 	return i, err
+}
+
+const batchItemsGet = `-- name: BatchItemsGet :many
+SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
+    (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
+    (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
+FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
+WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = ANY ($3::integer[])
+`
+
+type BatchItemsGetParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+	Indexes  []int32
+}
+
+type BatchItemsGetRow struct {
+	ItemIndex  int32
+	ID         uuid.UUID
+	BorrowerID *string
+	IsTest     bool
+	Attempt    int32
+	Tags       []string
+	CreatedAt  time.Time
+	IsRunning  bool
+	HasBegun   bool
+	IsFresh    bool
+	FreshInput []byte
+}
+
+// Items and how far they are, with their input where that is nowhere yet.
+func (q *Queries) BatchItemsGet(ctx context.Context, db DBTX, arg BatchItemsGetParams) ([]BatchItemsGetRow, error) {
+	rows, err := db.Query(ctx, batchItemsGet, arg.TenantID, arg.BatchID, arg.Indexes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemsGetRow{}
+	for rows.Next() {
+		var i BatchItemsGetRow
+		if err := rows.Scan(
+			&i.ItemIndex,
+			&i.ID,
+			&i.BorrowerID,
+			&i.IsTest,
+			&i.Attempt,
+			&i.Tags,
+			&i.CreatedAt,
+			&i.IsRunning,
+			&i.HasBegun,
+			&i.IsFresh,
+			&i.FreshInput,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const batchItemsGetPending = `-- name: BatchItemsGetPending :many

@@ -67,8 +67,12 @@ type Config struct {
 // Service runs batches.
 type Service struct {
 	Config
-	q      *queries.Queries
-	gather *gatherer
+	q *queries.Queries
+	// loads, checkpoints and ends are of items with effects, each of which has a
+	// job: what many do at about the same time is one statement.
+	loads       *gatherer[*loading]
+	checkpoints *gatherer[*checkpoint]
+	ends        *gatherer[*ended]
 	// ranges bounds how many ranges of items without effects, which keep a
 	// processor busy, run at a time.
 	ranges   chan struct{}
@@ -79,7 +83,7 @@ type Service struct {
 // New returns a service.
 func New(c Config) *Service {
 	s := &Service{Config: c, q: queries.New(), ranges: make(chan struct{}, runtime.GOMAXPROCS(0))}
-	s.gather = newGatherer(s.finish)
+	s.loads, s.checkpoints, s.ends = newGatherer(s.load), newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s
 }
 

@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"tranche/internal/fault"
-	"tranche/internal/workflow"
 )
 
 // Whatever number of items ends between two looks at the progress, every valid
@@ -87,7 +86,7 @@ type writes struct {
 	fail   func(items []*ended) error
 }
 
-func (w *writes) write(_ context.Context, _, _ uuid.UUID, _ *workflow.Plan, items []*ended) error {
+func (w *writes) write(_ context.Context, _, _ uuid.UUID, items []*ended) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.fail(items); err != nil {
@@ -98,12 +97,12 @@ func (w *writes) write(_ context.Context, _, _ uuid.UUID, _ *workflow.Plan, item
 }
 
 // addAll hands items over at the same time and returns what each was told.
-func addAll(ctx context.Context, g *gatherer, items []*ended) []error {
+func addAll(ctx context.Context, g *gatherer[*ended], items []*ended) []error {
 	var group sync.WaitGroup
 	errs := make([]error, len(items))
 	batchID := uuid.New()
 	for i, item := range items {
-		group.Go(func() { errs[i] = g.add(ctx, uuid.Nil, batchID, nil, item) })
+		group.Go(func() { errs[i] = g.add(ctx, uuid.Nil, batchID, item) })
 	}
 	group.Wait()
 	time.Sleep(time.Second) // the writer ends when nothing has come for a while

@@ -21,8 +21,14 @@ import (
 // ended is an item that has ended and is not written yet.
 type ended struct {
 	*execution.Finished
-	startedAt  time.Time // of an item that had no lease; else it is recorded
-	borrowerID string    // of an item without effects; else it is recorded
+	plan       *workflow.Plan // of an item that is gathered
+	startedAt  time.Time      // of an item that had no lease; else it is recorded
+	borrowerID string         // of an item without effects; else it is recorded
+}
+
+// finishGathered is finish for the items of a group.
+func (s *Service) finishGathered(ctx context.Context, tenantID, batchID uuid.UUID, items []*ended) error {
+	return s.finish(ctx, tenantID, batchID, items[0].plan, items)
 }
 
 // finish writes the ends of items and counts them, each once, and feeds the

@@ -10,12 +10,11 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/workflow"
 )
 
 const (
-	// gatherTime is how long items that end are gathered before they are
-	// written together.
+	// gatherTime is how long items are gathered before they are read or written
+	// together.
 	gatherTime = 5 * time.Millisecond
 	// groupWriteTimeMax bounds one attempt to write a group.
 	groupWriteTimeMax = 30 * time.Second
@@ -24,38 +23,37 @@ const (
 	groupRetryWait = 500 * time.Millisecond
 )
 
-// gatherer writes the items of a batch that end at about the same time in one
-// transaction: one writer a batch, which takes whatever has come meanwhile.
-type gatherer struct {
-	write  func(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended) error
+// gatherer hands the items of a batch that come at about the same time to one
+// statement: one writer a batch, which takes whatever has come meanwhile.
+type gatherer[T any] struct {
+	write  func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error
 	mu     sync.Mutex
-	groups map[uuid.UUID]*group
+	groups map[uuid.UUID]*group[T]
 }
 
 // group is the items of one batch that wait to be written.
-type group struct {
+type group[T any] struct {
 	tenantID, batchID uuid.UUID
-	plan              *workflow.Plan
-	waiting           []*arrival
+	waiting           []*arrival[T]
 }
 
-type arrival struct {
+type arrival[T any] struct {
 	ctx  context.Context //nolint:containedctx // of the job that waits for the answer
-	item *ended
+	item T
 	done chan error
 }
 
-func newGatherer(write func(context.Context, uuid.UUID, uuid.UUID, *workflow.Plan, []*ended) error) *gatherer {
-	return &gatherer{write: write, groups: map[uuid.UUID]*group{}}
+func newGatherer[T any](write func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error) *gatherer[T] {
+	return &gatherer[T]{write: write, groups: map[uuid.UUID]*group[T]{}}
 }
 
 // add hands an item over and waits until it is written or ctx ends.
-func (g *gatherer) add(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, item *ended) error {
-	a := &arrival{ctx: ctx, item: item, done: make(chan error, 1)}
+func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item T) error {
+	a := &arrival[T]{ctx: ctx, item: item, done: make(chan error, 1)}
 	g.mu.Lock()
 	waiting := g.groups[batchID]
 	if waiting == nil {
-		waiting = &group{tenantID: tenantID, batchID: batchID, plan: plan}
+		waiting = &group[T]{tenantID: tenantID, batchID: batchID}
 		g.groups[batchID] = waiting
 		go g.serve(context.WithoutCancel(ctx), waiting)
 	}
@@ -70,7 +68,7 @@ func (g *gatherer) add(ctx context.Context, tenantID, batchID uuid.UUID, plan *w
 }
 
 // serve writes what waits until nothing does.
-func (g *gatherer) serve(ctx context.Context, waiting *group) {
+func (g *gatherer[T]) serve(ctx context.Context, waiting *group[T]) {
 	for {
 		time.Sleep(gatherTime)
 		g.mu.Lock()
@@ -89,11 +87,11 @@ func (g *gatherer) serve(ctx context.Context, waiting *group) {
 
 // writeAll writes items together; those that cannot be written with their
 // neighbours one by one, so that none fails for another.
-func (g *gatherer) writeAll(ctx context.Context, waiting *group, taken []*arrival) {
+func (g *gatherer[T]) writeAll(ctx context.Context, waiting *group[T], taken []*arrival[T]) {
 	err := g.tryWrite(ctx, waiting, taken)
 	for _, a := range taken {
 		if err != nil && len(taken) > 1 && a.ctx.Err() == nil {
-			a.done <- g.tryWrite(ctx, waiting, []*arrival{a})
+			a.done <- g.tryWrite(ctx, waiting, []*arrival[T]{a})
 			continue
 		}
 		a.done <- err
@@ -102,8 +100,8 @@ func (g *gatherer) writeAll(ctx context.Context, waiting *group, taken []*arriva
 
 // tryWrite writes items, again and again while the database is away and anybody
 // waits for them.
-func (g *gatherer) tryWrite(ctx context.Context, waiting *group, taken []*arrival) error {
-	items := make([]*ended, len(taken))
+func (g *gatherer[T]) tryWrite(ctx context.Context, waiting *group[T], taken []*arrival[T]) error {
+	items := make([]T, len(taken))
 	for i, a := range taken {
 		items[i] = a.item
 	}
@@ -116,13 +114,13 @@ func (g *gatherer) tryWrite(ctx context.Context, waiting *group, taken []*arriva
 	}
 }
 
-func (g *gatherer) writeOnce(ctx context.Context, waiting *group, items []*ended) error {
+func (g *gatherer[T]) writeOnce(ctx context.Context, waiting *group[T], items []T) error {
 	ctx, cancel := context.WithTimeout(ctx, groupWriteTimeMax)
 	defer cancel()
-	return postgres.Translate(g.write(ctx, waiting.tenantID, waiting.batchID, waiting.plan, items))
+	return postgres.Translate(g.write(ctx, waiting.tenantID, waiting.batchID, items))
 }
 
-func allGone(taken []*arrival) bool {
+func allGone[T any](taken []*arrival[T]) bool {
 	for _, a := range taken {
 		if a.ctx.Err() == nil {
 			return false

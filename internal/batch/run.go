@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -34,24 +33,23 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
 		return execution.Held, &DownError{Wait: wait}
 	}
-	item, err := s.q.BatchItemGet(ctx, s.Pool, queries.BatchItemGetParams{TenantID: tenantID, BatchID: batchID, ItemIndex: first})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return execution.Over, nil
+	item := &loading{index: first}
+	if err := s.loads.add(ctx, tenantID, batchID, item); err != nil || item.row == nil {
+		return execution.Over, err
 	}
-	if err != nil {
-		return execution.Held, postgres.Translate(fmt.Errorf("get item %d of batch %s: %w", first, batchID, err))
-	}
-	_, plan, err := s.Catalog.Plan(ctx, tenantID, item.WorkflowID)
+	_, plan, err := s.Catalog.Plan(ctx, tenantID, item.batch.WorkflowID)
 	if err != nil {
 		return execution.Held, err
 	}
 	// The latest version of a workflow that it runs may have changed since the
 	// item was fed or has begun, and with it whether there are effects.
 	switch {
-	case !item.MayBegin && !item.IsRunning:
+	case !item.batch.MayBegin && !item.row.IsRunning:
 		return execution.Over, nil // resuming feeds the items that are pending again
-	case end-first == 1 && (plan.Effects || item.HasBegun):
-		return s.runEffects(ctx, tenantID, batchID, item.ID, plan)
+	case end-first == 1 && plan.Effects && item.row.IsFresh:
+		return s.runFresh(ctx, tenantID, batchID, item, plan)
+	case end-first == 1 && (plan.Effects || item.row.HasBegun):
+		return s.runEffects(ctx, tenantID, batchID, item.row.ID, plan)
 	default:
 		return execution.Held, s.runRange(ctx, tenantID, batchID, first, end, plan)
 	}
@@ -59,15 +57,42 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 
 // runEffects drives one item until it ends or has to wait.
 func (s *Service) runEffects(ctx context.Context, tenantID, batchID, id uuid.UUID, plan *workflow.Plan) (execution.Holding, error) {
-	watch := s.circuits.watch(tenantID, s.Clock)
-	f, holding, err := s.Executions.RunLeased(egress.Observe(ctx, watch.report), tenantID, id)
+	return s.drive(ctx, tenantID, batchID, plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
+		return s.Executions.RunLeased(ctx, tenantID, id)
+	})
+}
+
+// runFresh is runEffects for an item that has no state yet: it becomes this
+// process' with the first one, and many at a time.
+func (s *Service) runFresh(ctx context.Context, tenantID, batchID uuid.UUID, item *loading, plan *workflow.Plan) (execution.Holding, error) {
+	row := item.row
+	input, err := exactjson.Decode(row.FreshInput)
+	if err != nil {
+		return execution.Held, fmt.Errorf("read the input of execution %s: %w", row.ID, err)
+	}
+	return s.drive(ctx, tenantID, batchID, plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
+		return s.Executions.RunItem(ctx, execution.Item{
+			TenantID: tenantID, ID: row.ID, BatchID: batchID, Plan: plan, Input: input, Custom: item.custom, BorrowerID: row.BorrowerID,
+			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+		}, func(ctx context.Context, c *execution.Checkpoint) (bool, error) {
+			written := &checkpoint{Checkpoint: c}
+			err := s.checkpoints.add(ctx, tenantID, batchID, written)
+			return written.isHeld, err
+		})
+	})
+}
+
+// drive runs an item and writes its end, unless it is put off.
+func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, run func(context.Context) (*execution.Finished, execution.Holding, error)) (execution.Holding, error) {
+	watch, startedAt := s.circuits.watch(tenantID, s.Clock), s.Clock()
+	f, holding, err := run(egress.Observe(ctx, watch.report))
 	if err != nil || f == nil {
 		return holding, err
 	}
 	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 {
 		return s.putOff(ctx, batchID, plan, f, host)
 	}
-	return holding, s.gather.add(ctx, tenantID, batchID, plan, &ended{Finished: f})
+	return holding, s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})
 }
 
 // End writes an item that has ended elsewhere than in RunItems: after a wait.
@@ -80,7 +105,7 @@ func (s *Service) End(ctx context.Context, f *execution.Finished) error {
 	if err != nil {
 		return err
 	}
-	return s.gather.add(ctx, f.TenantID, *f.BatchID, plan, &ended{Finished: f})
+	return s.ends.add(ctx, f.TenantID, *f.BatchID, &ended{Finished: f, plan: plan})
 }
 
 // runRange runs recorded items without effects, and writes their results in one

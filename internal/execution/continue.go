@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
-	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/workflow"
@@ -143,35 +141,4 @@ func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id
 	}
 	r.State.Deadline = *row.DeadlineAt
 	return r, nil
-}
-
-// Item is an execution of a plan without effects, one of a batch.
-type Item struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Plan       *workflow.Plan
-	Input      any
-	Custom     any
-	BorrowerID *string
-	IsTest     bool
-	Attempt    int
-	Tags       []string
-	CreatedAt  time.Time
-}
-
-// RunPure runs an execution whose plan has no effects to its end in memory. It
-// takes no lease: its result is the same whoever computes it.
-func (s *Service) RunPure(ctx context.Context, item Item) (*Finished, error) {
-	if item.Plan.Effects {
-		return nil, fault.New(fault.Internal, "execution %s has effects", item.ID)
-	}
-	r := &run{service: s, tenantID: item.TenantID, id: item.ID, tags: item.Tags, engine: engine.Run{
-		Plan: item.Plan, State: engine.NewState(item.Plan, item.ID.String()), Input: item.Input, Custom: item.Custom,
-		Execution: root(item.ID, item.CreatedAt, item.Attempt, item.BorrowerID, item.IsTest),
-	}}
-	verdict, err := s.Runner.Drive(ctx, &r.engine, nil)
-	if err != nil {
-		return nil, err
-	}
-	return finished(r, verdict.Outcome)
 }

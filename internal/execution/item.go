@@ -2,12 +2,15 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/engine"
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 )
@@ -31,4 +34,113 @@ func (s *Service) Cancelled(ctx context.Context, tenantID, id uuid.UUID, plan *w
 		return nil, fmt.Errorf("cancel item %s: %w", id, err)
 	}
 	return f, nil
+}
+
+// Item is an execution of a batch that has not begun.
+type Item struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	BatchID    uuid.UUID
+	Plan       *workflow.Plan
+	Input      any
+	Custom     any
+	BorrowerID *string
+	IsTest     bool
+	Attempt    int
+	Tags       []string
+	CreatedAt  time.Time
+}
+
+// RunPure runs an execution whose plan has no effects to its end in memory. It
+// takes no lease: its result is the same whoever computes it.
+func (s *Service) RunPure(ctx context.Context, item Item) (*Finished, error) {
+	if item.Plan.Effects {
+		return nil, fault.New(fault.Internal, "execution %s has effects", item.ID)
+	}
+	r := s.runOf(&item)
+	verdict, err := s.Runner.Drive(ctx, &r.engine, nil)
+	if err != nil {
+		return nil, err
+	}
+	return finished(r, verdict.Outcome)
+}
+
+func (s *Service) runOf(item *Item) *run {
+	return &run{service: s, tenantID: item.TenantID, id: item.ID, tags: item.Tags, engine: engine.Run{
+		Plan: item.Plan, State: engine.NewState(item.Plan, item.ID.String()), Input: item.Input, Custom: item.Custom,
+		Execution: root(item.ID, item.CreatedAt, item.Attempt, item.BorrowerID, item.IsTest),
+	}}
+}
+
+// Checkpoint is the state of an item that is to be durable before effects begin.
+type Checkpoint struct {
+	ID         uuid.UUID
+	LeaseToken uuid.UUID
+	// Begins says that the item is pending until now: this process is to become
+	// the holder of its lease.
+	Begins                      bool
+	StartedAt, DeadlineAt       time.Time
+	State                       []byte
+	TasksCompleted, TasksFailed int32
+}
+
+// RunItem is RunLeased for a pending item whose plan has effects and which has
+// no state yet. Its lease is taken with the first state that store writes, and
+// so with those of others; store reports whether the item is this process'.
+func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Context, *Checkpoint) (bool, error)) (*Finished, Holding, error) {
+	r := s.runOf(&item)
+	r.batchID = &item.BatchID
+	r.connect()
+	running, release := s.held.add(workflow.WithTenant(ctx, item.TenantID), item.ID)
+	defer release()
+	checkpoint := func(ctx context.Context, state *engine.State) error { return r.store(ctx, state, store) }
+	verdict, err := s.Runner.Drive(running, &r.engine, checkpoint)
+	if err == nil && verdict.Outcome == nil && r.token == uuid.Nil {
+		err = checkpoint(ctx, r.engine.State)
+	}
+	switch {
+	case interrupted(running):
+		return nil, HeldElsewhere, nil
+	case err != nil && ctx.Err() != nil && r.token != uuid.Nil:
+		err = errors.Join(errStopping, r.handOver(ctx))
+	case err == nil && verdict.Outcome == nil:
+		err = r.suspend(ctx, verdict.WakeAt)
+	}
+	if err != nil || verdict.Outcome == nil {
+		holding, err := lost(err)
+		return nil, holding, err
+	}
+	f, err := finished(r, verdict.Outcome)
+	return f, Held, err
+}
+
+// store makes the state of an item durable; the first one makes this process
+// the holder of its lease.
+func (r *run) store(ctx context.Context, state *engine.State, write func(context.Context, *Checkpoint) (bool, error)) error {
+	params, err := r.checkpointParams(state)
+	if err != nil {
+		return err
+	}
+	c := &Checkpoint{
+		ID: r.id, LeaseToken: r.token, Begins: r.token == uuid.Nil, StartedAt: state.StartedAt, DeadlineAt: state.Deadline,
+		State: params.State, TasksCompleted: params.TasksCompleted, TasksFailed: params.TasksFailed,
+	}
+	if c.Begins {
+		c.LeaseToken = uuid.New()
+	}
+	isHeld, err := write(ctx, c)
+	switch {
+	case err != nil && c.Begins:
+		// The commit may have succeeded all the same; then nobody goes on with it
+		// while this process lives, unless the lease is let go.
+		r.token = c.LeaseToken
+		r.service.running.Go(func() { r.letGo(r.service.life) })
+		return err
+	case err != nil:
+		return err
+	case !isHeld:
+		return errLeaseLost
+	}
+	r.token = c.LeaseToken
+	return nil
 }

@@ -30,6 +30,15 @@ var Workflows embed.FS
 //go:embed guide/*.json
 var Guide embed.FS
 
+// Published holds published/*.json: workflows of kinds that other engines publish
+// as their examples, written anew as ours. They call ServicesURL.
+//
+//go:embed published/*.json
+var Published embed.FS
+
+// ServicesURL is where the workflows of Published expect what they call.
+const ServicesURL = "https://services.example"
+
 // BureauURL is where the workflows expect the credit bureau. Whoever creates
 // them replaces it by the address of theirs.
 const BureauURL = "https://bureau.example"

@@ -8,6 +8,10 @@ SELECT id, kind, created_at FROM packages WHERE tenant_id = @tenant_id AND id = 
 -- Those of the named packages that exist, in no order.
 SELECT id, kind FROM packages WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]);
 
+-- name: PackageLock :exec
+-- Waits for those who add files to a package, and lets nobody begin to.
+SELECT FROM packages WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
 -- name: PackageDelete :exec
 -- Removes a package with its attachments and their bytes.
 WITH entries AS (

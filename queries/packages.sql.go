@@ -206,3 +206,18 @@ func (q *Queries) PackageListKinds(ctx context.Context, db DBTX, arg PackageList
 	}
 	return items, nil
 }
+
+const packageLock = `-- name: PackageLock :exec
+SELECT FROM packages WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type PackageLockParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Waits for those who add files to a package, and lets nobody begin to.
+func (q *Queries) PackageLock(ctx context.Context, db DBTX, arg PackageLockParams) error {
+	_, err := db.Exec(ctx, packageLock, arg.TenantID, arg.ID)
+	return err
+}

@@ -106,8 +106,12 @@ func (s *Store) SetRowCount(ctx context.Context, tx pgx.Tx, tenantID, packageID 
 	return nil
 }
 
-// DeletePackage removes a package with its files.
+// DeletePackage removes a package with its files, those too that are being
+// added: who adds another finds no package.
 func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) error {
+	if err := s.q.PackageLock(ctx, tx, queries.PackageLockParams{TenantID: tenantID, ID: id}); err != nil {
+		return postgres.Translate(fmt.Errorf("lock package %s: %w", id, err))
+	}
 	if err := s.q.PackageDelete(ctx, tx, queries.PackageDeleteParams{TenantID: tenantID, ID: id}); err != nil {
 		return postgres.Translate(fmt.Errorf("delete package %s: %w", id, err))
 	}

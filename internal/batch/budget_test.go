@@ -1,0 +1,90 @@
+package batch_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+	"tranche/internal/pgtest"
+)
+
+// counted is stages whose use of the database is counted.
+func counted(t *testing.T, s *apitest.Service, c *apitest.Caller, tenant *apitest.Tenant, id string) (*stages, *pgtest.Counter) {
+	t.Helper()
+	own := *s
+	var counter *pgtest.Counter
+	own.Pool, counter = pgtest.CountedPool(t, s.Pool)
+	return stagesOf(t, &own, c, tenant.ID, id), counter
+}
+
+// What an item asks of the database is what a batch's speed comes from and what
+// no noise of a machine hides. Without effects its two rows are written once.
+func TestBudgetOfItemsWithoutEffects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, affordability)
+	const items = 10_000
+	var file strings.Builder
+	file.WriteString("borrowerId,income,debt\n")
+	for i := range items {
+		fmt.Fprintf(&file, "B-%d,1000.00,%d.10\n", i, i%9)
+	}
+	id := start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.csv", file.String())}})
+	b, counter := counted(t, s, c, tenant, id)
+	cost := counter.Of(func() {
+		require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+		for runs := b.newRuns(t); len(runs) > 0; runs = b.newRuns(t) {
+			for _, run := range runs {
+				_, err := b.batches.RunItems(t.Context(), run)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	})
+	require.Equal(t, items, b.record(t).State.Summary.Completed)
+	t.Logf("%d items: %+v", items, cost)
+	require.LessOrEqual(t, cost.Transactions, int64(items/50))
+	require.LessOrEqual(t, cost.Trips, int64(items*3/100))
+	rows := func(what string) int {
+		return b.count(t, "SELECT sum("+what+") FROM pg_stat_user_tables WHERE relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%'")
+	}
+	require.Eventually(t, func() bool { return rows("n_tup_ins") == 2*items }, waitMax, tick) // the server counts late
+	require.Zero(t, rows("n_tup_upd"))
+}
+
+// With effects an item shares its transactions with those of other jobs.
+func TestBudgetOfItemsWithEffects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "GET", o.URL)+`], "edges": []}`)
+	const items = 1000 // a window
+	b, counter := counted(t, s, c, tenant, start(t, c, "bureau", ids(many(items)...)))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	o.gate = make(chan struct{})
+	cost := counter.Of(func() {
+		var group sync.WaitGroup
+		for _, run := range b.newRuns(t) {
+			group.Go(func() {
+				_, err := b.batches.RunItems(t.Context(), run)
+				require.NoError(t, err)
+			})
+		}
+		require.Eventually(t, func() bool { return o.count() == items }, waitMax, tick)
+		close(o.gate)
+		group.Wait()
+	})
+	require.Equal(t, items, b.record(t).State.Summary.Completed)
+	t.Logf("%d items: %+v", items, cost)
+	require.LessOrEqual(t, cost.Transactions, int64(items/20))
+}

@@ -85,7 +85,7 @@ func (b *bench) measureLists(ctx context.Context) error {
 	today := time.Now().UTC().Format(time.DateOnly)
 	queries := []string{
 		"", "?status=failed", "?status=completed&exclude-tests=true", "?workflow-alias=" + aliasPure, "?borrower-id=B-0000017",
-		"?workflow-alias=" + aliasEffect + "&status=completed&date-from=" + today, "?exclude-batch-executions=true",
+		"?workflow-alias=" + aliasSlow + "&status=completed&date-from=" + today, "?exclude-batch-executions=true",
 	}
 	result, err := load(ctx, 1, b.Span, func(context.Context) (func() error, func(), error) {
 		w, err := dial(b.service.addr, b.tenant.token)

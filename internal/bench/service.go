@@ -119,14 +119,16 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	return err
 }
 
-// bureau is an address that workflows call: it answers after 20 ms.
+// bureau is what workflows call.
 type bureau struct {
 	addr   string
 	server *http.Server
 }
 
 const (
-	bureauTakes  = 20 * time.Millisecond
+	atOncePath   = "/score"
+	slowPath     = "/slow-score" // takes slowTakes
+	slowTakes    = 20 * time.Millisecond
 	bureauAnswer = `{"score": 700.50}`
 )
 
@@ -136,12 +138,16 @@ func openBureau(ctx context.Context) (*bureau, error) {
 		return nil, err
 	}
 	server := &http.Server{ReadHeaderTimeout: startTimeMax, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(bureauTakes)
+		if r.URL.Path == slowPath {
+			time.Sleep(slowTakes)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, bureauAnswer)
 	})}
 	go func() { _ = server.Serve(listener) }() // until close
 	return &bureau{addr: listener.Addr().String(), server: server}, nil
 }
+
+func (b *bureau) url(path string) string { return "http://" + b.addr + path }
 
 func (b *bureau) close() { _ = b.server.Close() }

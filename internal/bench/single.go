@@ -130,7 +130,7 @@ func (b *bench) measureCallAlone(ctx context.Context) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		request := w.request(http.MethodGet, "/score", nil)
+		request := w.request(http.MethodGet, atOncePath, nil)
 		return func() error {
 			_, err := w.send(request, http.StatusOK)
 			return err
@@ -139,13 +139,13 @@ func (b *bench) measureCallAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	result, err := b.execute(ctx, 1, aliasEffect, http.StatusOK)
+	result, err := b.execute(ctx, 1, aliasCall, http.StatusOK)
 	b.add(callAlone, result.percentile(50)-direct.percentile(50))
 	return err
 }
 
 func (b *bench) measureCallMany(ctx context.Context) error {
-	result, err := b.execute(ctx, clientsMany, aliasEffect, http.StatusOK)
+	result, err := b.execute(ctx, clientsMany, aliasCall, http.StatusOK)
 	b.add(callMany, result.perSecond())
 	return err
 }

@@ -15,12 +15,13 @@ import (
 	"tranche/internal/postgres"
 )
 
-// The aliases of the two workflows. Both are a transform of five decimal
-// expressions, a decision table of 20 rules and an end; the second calls a
-// bureau before.
+// The aliases of the workflows. All are a transform of five decimal expressions,
+// a decision table of 20 rules and an end; two call a bureau before, one that
+// answers at once and one that takes 20 ms.
 const (
-	aliasPure   = "bench"
-	aliasEffect = "bench-bureau"
+	aliasPure = "bench"
+	aliasCall = "bench-call"
+	aliasSlow = "bench-slow-call"
 )
 
 //go:embed workflow.json
@@ -42,7 +43,7 @@ type tenant struct {
 // of each.
 const tenantClients = 20
 
-// newTenant makes a tenant with both workflows published.
+// newTenant makes a tenant with the workflows published.
 func (b *bench) newTenant(ctx context.Context, slug string) (*tenant, error) {
 	t := &tenant{slug: slug}
 	ctx = audit.WithOrigin(ctx, audit.Operator, "")
@@ -80,11 +81,15 @@ func (b *bench) newTenant(ctx context.Context, slug string) (*tenant, error) {
 		return nil, err
 	}
 	w.token = t.token
-	effect, err := effectWorkflow("http://" + b.bureau.addr + "/score")
+	call, err := callingWorkflow(aliasCall, b.bureau.url(atOncePath))
 	if err != nil {
 		return nil, err
 	}
-	for _, definition := range [][]byte{pureWorkflow, effect} {
+	slow, err := callingWorkflow(aliasSlow, b.bureau.url(slowPath))
+	if err != nil {
+		return nil, err
+	}
+	for _, definition := range [][]byte{pureWorkflow, call, slow} {
 		var made struct{ ID string }
 		if err := w.call(http.MethodPost, "/v2/workflows", definition, http.StatusCreated, &made); err != nil {
 			return nil, err
@@ -103,8 +108,8 @@ func signIn(w *wire, client identity.Credentials) (string, error) {
 	return answer.AccessToken, err
 }
 
-// effectWorkflow is the workflow with a call to an address before its first task.
-func effectWorkflow(url string) ([]byte, error) {
+// callingWorkflow is the workflow with a call to an address before its first task.
+func callingWorkflow(alias, url string) ([]byte, error) {
 	var definition map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(pureWorkflow))
 	decoder.UseNumber()
@@ -115,7 +120,7 @@ func effectWorkflow(url string) ([]byte, error) {
 	edges, _ := definition["edges"].([]any)
 	first, _ := edges[0].(map[string]any)
 	first["source"] = "bureau"
-	definition["alias"] = aliasEffect
+	definition["alias"] = alias
 	definition["tasks"] = append(tasks, map[string]any{
 		"id": "bureau", "type": "http-request", "config": map[string]any{"method": http.MethodGet, "url": url},
 	})

@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 2, median([]float64{9, 1, 2}), 0)
+	require.InDelta(t, 3, median([]float64{4, 9, 1, 2}), 0)
+	require.True(t, math.IsNaN(median(nil)))
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	var l loaded
+	require.True(t, math.IsNaN(l.percentile(50)))
+	for i := range 101 {
+		l.times = append(l.times, time.Duration(i)*time.Millisecond)
+	}
+	require.InDelta(t, 50, l.percentile(50), 1e-9)
+	require.InDelta(t, 99, l.percentile(99), 1e-9)
+	l.took = 2 * time.Second
+	require.InDelta(t, 50.5, l.perSecond(), 1e-9)
+}
+
+// Ratios are those of the rounds, not of the medians: a slow round is slow on
+// both sides.
+func TestRatios(t *testing.T) {
+	t.Parallel()
+	b := &bench{}
+	for _, round := range []struct{ insert, sync float64 }{{1, 2}, {10, 20}, {3, 15}} {
+		b.add(insertAlone, round.insert)
+		b.add(syncAlone, round.sync)
+	}
+	ratio, ok := b.reached(target{syncAlone, insertAlone, true, 3, 2})
+	require.True(t, ok)
+	require.Equal(t, Ratio{Of: syncAlone, To: insertAlone, Value: 2, Least: 2, Most: 5, AtMost: true, Target: 3, Aim: 2, Held: true}, ratio)
+
+	ratio, _ = b.reached(target{syncAlone, insertAlone, false, 2.5, 0})
+	require.False(t, ratio.Held, "at least")
+	ratio, _ = b.reached(target{syncAlone, "", true, 14, 0})
+	require.False(t, ratio.Held, "15 ms by itself")
+	_, ok = b.reached(target{syncMany, insertMany, false, 1, 0})
+	require.False(t, ok, "what was not measured has no ratio")
+}
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	r := &Report{Machine: "a machine", PostgreSQL: "15", Rounds: 1, Settings: map[string]string{"fsync": "on"}, Ratios: []Ratio{
+		{Of: syncMany, To: insertMany, Value: 0.3, Target: 0.35}, {Of: idleCPU, Value: 0.8, AtMost: true, Target: 1, Held: true},
+	}}
+	r.Figures = append(r.Figures, &figures{Name: insertMany, Median: 12400, Least: 11.123, Most: 2})
+	var text strings.Builder
+	require.NoError(t, r.Print(&text))
+	require.Contains(t, text.String(), "fsync=on")
+	require.Regexp(t, `12400 +11\.1 +2\.00 +database: insert`, text.String())
+	require.Regexp(t, `0\.30 .*≥ 0\.35 .*MISSED`, text.String())
+	require.NotRegexp(t, `idle.*MISSED`, text.String())
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	prepared, done := 0, 0
+	result, err := load(t.Context(), 3, 100*time.Millisecond, func(context.Context) (func() error, func(), error) {
+		prepared++
+		return func() error { time.Sleep(time.Millisecond); return nil }, func() { done++ }, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 3}, []int{prepared, done})
+	require.NotEmpty(t, result.times)
+
+	failed := errors.New("failed")
+	_, err = load(t.Context(), 1, time.Minute, func(context.Context) (func() error, func(), error) {
+		return func() error { return failed }, func() {}, nil
+	})
+	require.ErrorIs(t, err, failed)
+}

@@ -176,6 +176,9 @@ func (r *trial) holdRuns(v *visited) {
 		if made.kind == "each" && frame.Index != i {
 			r.fault("run %d of %s is at the place of run %d", frame.Index, v.path, i)
 		}
+		if isOver := t.Status != StatusRunning && t.Status != StatusCompleted; frame.Status == StatusFailed && !made.goesOn && !isOver {
+			r.fault("run %d of %s failed, and the task is %s", frame.Index, v.path, t.Status)
+		}
 	}
 	if !slices.Equal(open, n.Open) {
 		r.fault("the runs %v of %s go on, not %v", open, v.path, n.Open)
@@ -200,6 +203,9 @@ func (r *trial) holdRuns(v *visited) {
 // holdPause holds that the iterations of a loop keep their distance.
 func (r *trial) holdPause(v *visited, n *Nested) {
 	for _, frame := range n.Frames {
+		if sum := r.specOf(v.path).delay * time.Duration(frame.Index); r.attempt == 1 && frame.StartedAt.Sub(v.state().StartedAt) < sum {
+			r.fault("iteration %d of %s began at %s", frame.Index, v.path, frame.StartedAt)
+		}
 		run := fmt.Sprintf("%s[%d]", v.path, frame.Index)
 		if frame.Status == StatusCompleted {
 			r.held.begun[run+" over"] = frame.CompletedAt
@@ -225,6 +231,19 @@ func (r *trial) takeTime(ctx context.Context, call *workflow.Call) error {
 		r.fault("effect %s goes on though its run was stopped", call.Path)
 	}
 	return ctx.Err()
+}
+
+// holdWaited holds that a delay that is over was durable while it lasted, it or
+// another that ended at the same moment.
+func (r *trial) holdWaited(call *workflow.Call, until time.Time) {
+	found := false
+	r.each(r.load(), func(v visited) {
+		t := v.state()
+		found = found || v.path == call.Path && t.StartedAt.Equal(call.Env.Now) || t.WakeAt.Equal(until)
+	})
+	if !found {
+		r.fault("%s waited, and no durable state says so", call.Path)
+	}
 }
 
 // runs reports whether the durable state says that the call is under way.

@@ -53,7 +53,7 @@ func (b *planBuilder) compile(depth int, inner *workflow.Plan) *workflow.Plan {
 	require.Empty(b.trial.t, details)
 	def.TimeoutSeconds, def.ExecutionMode = 30*24*3600, workflow.ModeAsync
 	plan, err := workflow.Compile(def, map[string]workflow.TaskType{
-		"pure": trialType{b.trial, false}, "choose": trialType{b.trial, false}, "effect": trialType{b.trial, true}, "pause": pauseType{},
+		"pure": trialType{b.trial, false}, "choose": trialType{b.trial, false}, "effect": trialType{b.trial, true}, "pause": pauseType{b.trial},
 		"each": nestType{"each"}, "loop": nestType{"loop"}, "sub": nestType{"sub"}, "wait": nestType{"wait"},
 	})
 	require.NoError(b.trial.t, err)
@@ -227,20 +227,27 @@ func (p trialProgram) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 }
 
 // pauseType is a delay.
-type pauseType struct{}
+type pauseType struct{ trial *trial }
 
-func (pauseType) Compile(c *workflow.ConfigReader) workflow.Program {
+func (y pauseType) Compile(c *workflow.ConfigReader) workflow.Program {
 	c.Waits()
-	return pauseProgram(time.Duration(c.Int("ms", 0, 0, 1_000_000)) * time.Millisecond)
+	return pauseProgram{y.trial, time.Duration(c.Int("ms", 0, 0, 1_000_000)) * time.Millisecond}
 }
 
-type pauseProgram time.Duration
+type pauseProgram struct {
+	trial *trial
+	time  time.Duration
+}
 
 func (pauseProgram) Effect() bool { return false }
 
 func (p pauseProgram) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
-	if until := call.Env.Now.Add(time.Duration(p)); call.At.Before(until) {
+	until := call.Env.Now.Add(p.time)
+	if call.At.Before(until) {
 		return workflow.Result{WaitUntil: until}, nil
+	}
+	if p.time > 0 {
+		p.trial.holdWaited(call, until)
 	}
 	return workflow.Result{Output: "paused"}, nil
 }

@@ -81,7 +81,7 @@ func tokenRoutes(s *Server) {
 		description: "Exchanges a refresh token for a new access token and a new refresh token, which takes its place. " +
 			"A refresh token that is presented again within 60 seconds gives the same successor, so that a lost answer can be asked for again; " +
 			"presented later it revokes every token of the login. A refresh token lives for 7 days, those of one login for 30 days in all. " +
-			"A client may call this and `api-token` 60 times a minute.",
+			"A client may call this and `api-token` 60 times a minute; after 10 failures in a minute an address is refused here.",
 		requestExample: `{"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ"}`,
 		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
 			`"refreshToken":"tranche_refresh_bnVsbGEgZGllcyBzaW5lIGxpbmVhIG51bGxh",` +

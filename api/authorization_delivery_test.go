@@ -93,6 +93,18 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == "SM-1"
 		}, 20*time.Second, 20*time.Millisecond)
 	})
+	t.Run("odd id", func(t *testing.T) {
+		t.Parallel()
+		to := "+525515550109"
+		s := d.signer(t)
+		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			fmt.Fprintf(w, `{"sid":"\u0000SM\n-%s"}`, strings.Repeat("9", 300))
+		})
+		s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated)
+		require.Eventually(t, func() bool { return s.recorded(t, "code_sent") == 1 }, 20*time.Second, 20*time.Millisecond)
+		require.Len(t, d.gateway.received(to), 1, "a message that was taken is not sent again")
+		require.Equal(t, "SM-"+strings.Repeat("9", 252), s.evidence(t, "code_sent")["providerMessageId"])
+	})
 	t.Run("cut off", func(t *testing.T) {
 		t.Parallel()
 		to := "+525515550104"

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // The form of a secret of Standard Webhooks.
@@ -28,6 +29,9 @@ const (
 
 // gatewayAnswerMax is how much of an answer is read: it only has to hold an id.
 const gatewayAnswerMax = 64 << 10
+
+// messageIDMax is how many characters of a provider's id are kept.
+const messageIDMax = 255
 
 // GatewayConfig describes the API of a provider of SMS or WhatsApp.
 type GatewayConfig struct {
@@ -193,12 +197,35 @@ func (g *Gateway) receipt(status int, text []byte) (Receipt, error) {
 	case status < http.StatusOK || status >= http.StatusMultipleChoices:
 		return Receipt{}, refused("the gateway answered with %d", status)
 	}
-	var answer any
-	_ = json.Unmarshal(text, &answer) // an answer that is not JSON has no id
+	answer := readAnswer(text)
 	if path, want, found := strings.Cut(g.config.Success, "="); found && at(answer, path) != want {
 		return Receipt{}, refused("the gateway took the request and refused the message")
 	}
-	return Receipt{Provider: "gateway", MessageID: at(answer, g.config.MessageID)}, nil
+	return Receipt{Provider: "gateway", MessageID: plainID(at(answer, g.config.MessageID))}, nil
+}
+
+// readAnswer reads an answer in JSON, its numbers as they are written: an id may
+// have more digits than a float64. Nil for an answer that is not JSON.
+func readAnswer(text []byte) (answer any) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&answer) != nil {
+		return nil
+	}
+	return answer
+}
+
+// plainID is a provider's id as it can be kept, without control characters and
+// of bounded length. A message that was taken is not sent again because its id
+// is odd.
+func plainID(id string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, id))
+	return string(runes[:min(len(runes), messageIDMax)])
 }
 
 // at is the text at a dotted path in an answer; empty where there is none.
@@ -223,8 +250,10 @@ func at(value any, path string) string {
 	switch leaf := value.(type) {
 	case string:
 		return leaf
-	case float64:
-		return strconv.FormatFloat(leaf, 'f', -1, 64)
+	case json.Number:
+		return leaf.String()
+	case bool:
+		return strconv.FormatBool(leaf)
 	default:
 		return ""
 	}

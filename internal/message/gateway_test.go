@@ -136,6 +136,25 @@ func TestGatewaySignature(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestGatewayReadsAnswers(t *testing.T) {
+	t.Parallel()
+	for answer, id := range map[string]string{
+		`{"ok":true,"id":12345678901234567890}`:               "12345678901234567890",
+		`{"ok":true,"id":false}`:                              "false",
+		`{"ok":true,"id":"a\u0000\u001b\nb"}`:                 "ab",
+		`{"ok":true,"id":{"a":1}}`:                            "",
+		`{"ok":true,"id":"` + strings.Repeat("é", 300) + `"}`: strings.Repeat("é", 255),
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+		t.Cleanup(server.Close)
+		config := plainConfig(server.URL)
+		config.Success, config.MessageID = "ok=true", "id"
+		receipt, err := newGateway(t, config).Send(t.Context(), sms())
+		require.NoError(t, err, answer)
+		require.Equal(t, id, receipt.MessageID, answer)
+	}
+}
+
 func TestGatewayRefusals(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, text string) http.HandlerFunc {

@@ -48,6 +48,10 @@ func TestExecutionIsShown(t *testing.T) {
 	hidden := tenant.With(t, identity.ScopeExecutionsRead).Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK)
 	require.NotContains(t, string(hidden.Body), "output", "outputs need another scope")
 
+	publish(t, c, `{"name":"Self","alias":"self","tasks":[{"id":"self","type":"transform","config":{"fields":{"id":"{{ execution.id }}","createdAt":"{{ execution.createdAt }}"}}}]}`)
+	self := c.Post(t, "/v1/workflows/self/v1/execute?test=true", apitest.Raw(`{}`)).Expect(http.StatusOK)
+	require.Equal(t, c.Get(t, "/v1/executions/"+self.Text("output.id")).Text("createdAt"), self.Text("output.createdAt"), "it has one time of creation")
+
 	rescored := c.Post(t, "/v1/workflows/sum/v1/execute?test=true&rescore-of="+id, apitest.Raw(`{"a":1}`)).Expect(http.StatusOK).Text("executionId")
 	record = c.Get(t, "/v1/executions/"+rescored).Expect(http.StatusOK)
 	for path, want := range map[string]string{"isReScoring": "true", "isTest": "true", "isBillable": "false", "tags": "[]"} {

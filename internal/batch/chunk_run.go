@@ -56,7 +56,7 @@ func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 			return err
 		}
 		items[i], err = s.runPure(ctx, execution.Item{
-			TenantID: tenantID, ID: id, Plan: c.plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1, CreatedAt: s.Clock(),
+			TenantID: tenantID, ID: id, Plan: c.plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
 		}, []byte(input))
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ func (s *Service) runFresh(ctx context.Context, tenantID, batchID uuid.UUID, ite
 	return s.drive(ctx, tenantID, batchID, plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
 		return s.Executions.RunItem(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, BatchID: batchID, Plan: plan, Input: input, Custom: item.custom, BorrowerID: row.BorrowerID,
-			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags,
 		}, func(ctx context.Context, c *execution.Checkpoint) (bool, error) {
 			written := &checkpoint{Checkpoint: c}
 			err := s.checkpoints.add(ctx, tenantID, batchID, written)
@@ -143,7 +143,7 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 		}
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, Plan: plan, Custom: custom, IsTest: row.IsTest,
-			Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+			Attempt: int(row.Attempt), Tags: row.Tags,
 		}, row.Input)
 		if err != nil {
 			return err

@@ -92,7 +92,7 @@ func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *work
 	}
 	return s.RunPure(ctx, Item{
 		TenantID: tenantID, ID: id, Plan: plan, Input: input, BorrowerID: row.BorrowerID,
-		IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags, CreatedAt: row.CreatedAt,
+		IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags,
 	})
 }
 
@@ -125,7 +125,7 @@ func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workf
 // resumed is what the engine goes on with.
 func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id uuid.UUID, row queries.ExecutionLeaseRow) (engine.Run, error) {
 	r := engine.Run{
-		Execution: root(id, row.CreatedAt, int(row.Attempt), row.BorrowerID, row.IsTest),
+		Execution: root(id, int(row.Attempt), row.BorrowerID, row.IsTest),
 	}
 	var err error
 	if r.Input, err = exactjson.Decode(row.Input); err != nil {

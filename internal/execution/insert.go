@@ -111,7 +111,7 @@ func (e *newExecution) addTo(p *queries.SysExecutionInsertParams) error {
 	p.StatusCodes = append(p.StatusCodes, int32(e.StatusCode))
 	p.TasksCompleted = append(p.TasksCompleted, int32(e.TasksCompleted))
 	p.TasksFailed = append(p.TasksFailed, int32(e.TasksFailed))
-	p.CreatedAt = append(p.CreatedAt, createdAt(e.ID))
+	p.CreatedAt = append(p.CreatedAt, queries.CreatedAt(e.ID))
 	p.StartedAt = append(p.StartedAt, e.StartedAt)
 	p.CompletedAt = append(p.CompletedAt, e.CompletedAt)
 	p.DeadlinesAt = append(p.DeadlinesAt, e.DeadlineAt)

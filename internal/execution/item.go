@@ -48,7 +48,6 @@ type Item struct {
 	IsTest     bool
 	Attempt    int
 	Tags       []string
-	CreatedAt  time.Time
 }
 
 // RunPure runs an execution whose plan has no effects to its end in memory. It
@@ -68,7 +67,7 @@ func (s *Service) RunPure(ctx context.Context, item Item) (*Finished, error) {
 func (s *Service) runOf(item *Item) *run {
 	return &run{service: s, tenantID: item.TenantID, id: item.ID, tags: item.Tags, engine: engine.Run{
 		Plan: item.Plan, State: engine.NewState(item.Plan, item.ID.String()), Input: item.Input, Custom: item.Custom,
-		Execution: root(item.ID, item.CreatedAt, item.Attempt, item.BorrowerID, item.IsTest),
+		Execution: root(item.ID, item.Attempt, item.BorrowerID, item.IsTest),
 	}}
 }
 

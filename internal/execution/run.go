@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/engine"
+	"tranche/queries"
 )
 
 // run is one execution that this process drives.
@@ -46,7 +47,6 @@ func (s *Service) fresh(r *Request) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	now := s.Clock()
 	state := engine.NewState(r.Plan, id.String())
 	made := &run{
 		service:  s,
@@ -58,7 +58,7 @@ func (s *Service) fresh(r *Request) (*run, error) {
 		recorded: make(chan struct{}),
 		engine: engine.Run{
 			Plan: r.Plan, State: state, Input: r.Input,
-			Execution: root(id, now, state.Attempt, r.BorrowerID, r.IsTest),
+			Execution: root(id, state.Attempt, r.BorrowerID, r.IsTest),
 		},
 	}
 	if r.Plan.Effects {
@@ -68,10 +68,10 @@ func (s *Service) fresh(r *Request) (*run, error) {
 }
 
 // root is what expressions see as execution (decisions 4.7).
-func root(id uuid.UUID, createdAt time.Time, attempt int, borrowerID *string, isTest bool) map[string]any {
+func root(id uuid.UUID, attempt int, borrowerID *string, isTest bool) map[string]any {
 	r := map[string]any{
 		"id":         id.String(),
-		"createdAt":  createdAt.UTC().Format("2006-01-02T15:04:05.000Z"),
+		"createdAt":  queries.CreatedAt(id).Format("2006-01-02T15:04:05.000Z"),
 		"attempt":    json.Number(fmt.Sprint(attempt)),
 		"borrowerId": nil,
 		"isTest":     isTest,

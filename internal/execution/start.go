@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"tranche/internal/engine"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -90,11 +88,11 @@ func (r *run) complete(ctx context.Context) (Execution, error) {
 }
 
 func (r *run) ended(f *Finished) Execution {
-	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: createdAt(r.id), Result: &f.Result}
+	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: queries.CreatedAt(r.id), Result: &f.Result}
 }
 
 func (r *run) ongoing() Execution {
-	return Execution{ID: r.id, Status: engine.StatusRunning, CreatedAt: createdAt(r.id)}
+	return Execution{ID: r.id, Status: engine.StatusRunning, CreatedAt: queries.CreatedAt(r.id)}
 }
 
 // await looks for the end of an execution that this process let go.
@@ -115,7 +113,7 @@ func (s *Service) await(ctx context.Context, r *run, over <-chan time.Time) (Exe
 		}
 		if row.Result != nil {
 			result, err := ReadResult(row.Result)
-			return Execution{ID: r.id, Status: engine.Status(row.Status), CreatedAt: row.CreatedAt, Result: result}, err
+			return Execution{ID: r.id, Status: engine.Status(row.Status), CreatedAt: queries.CreatedAt(r.id), Result: result}, err
 		}
 	}
 }
@@ -132,7 +130,7 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 		return Execution{}, err
 	}
 	row.Job = &time.Time{} // now
-	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: createdAt(r.id)}
+	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: queries.CreatedAt(r.id)}
 	_, err = r.insert(ctx, row, e)
 	return e, err
 }
@@ -148,13 +146,4 @@ func BorrowerOf(input map[string]any) *string {
 		return nil
 	}
 	return &id
-}
-
-// createdAt is the moment a UUIDv7 was made, in milliseconds.
-func createdAt(id uuid.UUID) time.Time {
-	var millis int64
-	for _, b := range id[:6] {
-		millis = millis<<8 | int64(b)
-	}
-	return time.UnixMilli(millis).UTC()
 }

@@ -31,8 +31,8 @@ var (
 // BenchmarkExecutionList asks for lists with up to three filters, drawn at
 // random, of a tenant with as many executions as -list-rows says, most of them
 // items of batches and completed, spread over four months. It reports the
-// median, the 99th percentile and the slowest with its plan. `make bench-lists`
-// runs it at ten million.
+// median, the 99th percentile, the slowest with its plan, and what kinds of lists
+// are slow. `make bench-lists` runs it at ten million.
 func BenchmarkExecutionList(b *testing.B) {
 	pool, tenantID := openExecutions(b)
 	q := queries.New()

@@ -217,6 +217,17 @@ func (s *signer) race(t *testing.T, otpID, code string, n int) map[int]int {
 
 func testSendLimits(t *testing.T, d *desk) {
 	t.Helper()
+	t.Run("one mailbox in many spellings", func(t *testing.T) {
+		s := d.signer(t)
+		as := func(address string) *apitest.Answer {
+			other := &signer{desk: d, Caller: s.Caller, tenant: s.tenant, id: s.create(t)}
+			return other.Post(t, other.path("/signatures"), byEmail(address))
+		}
+		as("josé@büro.example").Expect(http.StatusCreated)
+		for _, address := range []string{"jose\u0301@bu\u0308ro.example", "José@xn--bro-hoa.example", "josé@BÜRO。example", "josé@büro.ｅxample"} {
+			as(address).ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
+		}
+	})
 	t.Run("contact", func(t *testing.T) {
 		s := d.signer(t)
 		again := func() *apitest.Answer {
@@ -316,6 +327,11 @@ func testSigningRefuses(t *testing.T, d *desk) {
 		"two addresses":     {map[string]any{"value": "a@example.com,b@example.com"}, "value"},
 		"with a name":       {map[string]any{"value": "Ana <ana@example.com>"}, "value"},
 		"control":           {map[string]any{"value": "ana\u0085@example.com"}, "value"},
+		"unseen":            {map[string]any{"value": "ana\u200b@example.com"}, "value"},
+		"odd space":         {map[string]any{"value": "an\u00a0a@example.com"}, "value"},
+		"odd domain":        {map[string]any{"value": "ana@-example.com"}, "value"},
+		"empty label":       {map[string]any{"value": "ana@example\u3002\u3002com"}, "value"},
+		"IP address":        {map[string]any{"value": "ana@192.0.2.1"}, "value"},
 		"template control":  {map[string]any{"templateId": "a\x07"}, "templateId"},
 		"line break":        {map[string]any{"value": "ana@example.com\r\nBcc: b@example.com"}, "value"},
 		"no domain":         {map[string]any{"value": "ana@localhost"}, "value"},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nyaruka/phonenumbers"
+	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/norm"
 
 	"tranche/internal/fault"
 	"tranche/internal/message"
@@ -34,7 +36,8 @@ type contact struct {
 func parseContact(channel message.Channel, text string) (contact, *fault.Detail) {
 	c := contact{channel: channel, value: text}
 	if channel == message.Email {
-		if !isAddress(text) {
+		var ok bool
+		if c.value, ok = parseAddress(text); !ok {
 			return c, &fault.Detail{Field: "value", Message: "must be an e-mail address of at most 254 characters"}
 		}
 		return c, nil
@@ -50,19 +53,37 @@ func parseContact(channel message.Channel, text string) (contact, *fault.Detail)
 	return c, nil
 }
 
-// isAddress reports whether text is one bare address: no name, no brackets, no
-// line break, and a domain with a dot.
-func isAddress(text string) bool {
-	if len(text) > addressBytesMax || strings.ContainsAny(text, "<>\"(), ") || strings.ContainsFunc(text, unicode.IsControl) {
-		return false
+// parseAddress reads one bare address: no name, no brackets, nothing that cannot
+// be seen, and a domain with a dot. It returns it as it is sent to and counted
+// by: the domain in the ASCII of IDNA, the rest composed, or one mailbox could
+// be written in many ways and would have the limits of many.
+func parseAddress(text string) (string, bool) {
+	if len(text) > addressBytesMax || strings.ContainsAny(text, "<>\"(), ") || strings.ContainsFunc(text, isUnseen) {
+		return "", false
 	}
 	address, err := mail.ParseAddress(text)
 	if err != nil || address.Address != text {
-		return false
+		return "", false
 	}
 	local, domain, _ := strings.Cut(text, "@")
-	return len(local) <= 64 && strings.Contains(domain, ".") && !strings.ContainsAny(domain, "[]@") &&
-		!strings.HasPrefix(domain, ".") && !strings.HasSuffix(domain, ".")
+	domain, err = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true)).ToASCII(domain)
+	if err != nil || !isDomain(domain) {
+		return "", false
+	}
+	local = norm.NFC.String(local)
+	written := local + "@" + domain
+	return written, len(local) <= 64 && len(written) <= addressBytesMax
+}
+
+// isDomain reports whether a domain has a dot and does not end like an IP address.
+func isDomain(ascii string) bool {
+	last := ascii[strings.LastIndexByte(ascii, '.')+1:]
+	return last != ascii && strings.Trim(last, "0123456789") != ""
+}
+
+// isUnseen reports whether a character leaves no mark of its own.
+func isUnseen(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Z, unicode.Cf)
 }
 
 // masked is the contact as evidence and answers show it.

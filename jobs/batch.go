@@ -33,8 +33,22 @@ type BatchItemRun struct {
 // Kind names the job.
 func (BatchItemRun) Kind() string { return "batch_item_run" }
 
+// The first items of every batch go before the rest of all batches, so that a
+// small one waits for no window of a large one. River takes the least priority
+// first.
+const (
+	headItems    = 100
+	priorityHead = 1
+	priorityRest = 2
+)
+
 // InsertOpts puts it on the queue of items.
-func (BatchItemRun) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueBatchItem} }
+func (r BatchItemRun) InsertOpts() river.InsertOpts {
+	if r.FirstItem < headItems {
+		return river.InsertOpts{Queue: QueueBatchItem, Priority: priorityHead}
+	}
+	return river.InsertOpts{Queue: QueueBatchItem, Priority: priorityRest}
+}
 
 // BatchItemRetry makes the items of a batch ready for another attempt.
 type BatchItemRetry struct {

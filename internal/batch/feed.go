@@ -16,8 +16,9 @@ import (
 
 // Items are fed in windows: so many of a batch are enqueued at a time, and the
 // next when half of them have ended. River's queue is first in, first out, so
-// the windows of several batches and tenants take turns, and a small batch that
-// comes late waits for one window of each of the others, not for their ends.
+// the windows of several batches and tenants take turns, and a batch that comes
+// late waits for one window of each of the others, not for their ends. The first
+// hundred items of a batch do not even wait for that (jobs.BatchItemRun).
 const (
 	// rangeItems is how many items without effects one job runs.
 	rangeItems      = chunkItemsMax

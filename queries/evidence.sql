@@ -39,14 +39,48 @@ LIMIT @row_limit;
 SELECT count, hash, seal FROM evidence_heads WHERE tenant_id = @tenant_id;
 
 -- name: EvidenceGetUnrecorded :one
--- The first authorization that has no record of its creation, or is signed and
--- has none of its signature.
-SELECT a.id, (CASE WHEN created.found IS NULL THEN 'authorization_created' ELSE 'signed' END)::text AS kind
+-- The first authorization that has no record of its creation, or is signed or
+-- deleted and has none of that.
+SELECT a.id, (CASE WHEN created.found IS NULL THEN 'authorization_created'
+    WHEN a.authorized_at IS NOT NULL AND signed.found IS NULL THEN 'signed' ELSE 'authorization_deleted' END)::text AS kind
 FROM authorizations a
 LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
     WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'authorization_created' LIMIT 1) AS created ON true
 LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
     WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'signed' LIMIT 1) AS signed ON true
-WHERE a.tenant_id = @tenant_id AND (created.found IS NULL OR a.authorized_at IS NOT NULL AND signed.found IS NULL)
+LEFT JOIN LATERAL (SELECT true AS found FROM evidence_records r
+    WHERE r.tenant_id = a.tenant_id AND r.authorization_id = a.id AND r.kind = 'authorization_deleted' LIMIT 1) AS deleted ON true
+WHERE a.tenant_id = @tenant_id AND (created.found IS NULL OR a.authorized_at IS NOT NULL AND signed.found IS NULL
+    OR a.deleted_at IS NOT NULL AND deleted.found IS NULL)
 ORDER BY a.id
+LIMIT 1;
+
+-- name: EvidenceGetContradicted :one
+-- The first record that an authorization does not agree with: the last that says
+-- what it holds, its signature or its deletion. One whose row is gone agrees
+-- with nothing.
+SELECT r.position, r.authorization_id, r.kind
+FROM evidence_records r
+LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position
+LEFT JOIN authorizations a ON a.tenant_id = r.tenant_id AND a.id = r.authorization_id
+CROSS JOIN LATERAL (SELECT c.content::jsonb AS content) AS said
+CROSS JOIN LATERAL (SELECT jsonb_strip_nulls(jsonb_build_object(
+        'key', a.key, 'label', a.label, 'identityKey', a.identity_key, 'identityValue', a.identity_value,
+        'formId', a.form_id, 'borrowerId', a.borrower_id, 'ipAddress', a.ip_address, 'policyLink', a.policy_link,
+        'externalId', a.external_id, 'tags', a.tags,
+        'expiresAt', to_char(a.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) AS content,
+    to_char(a.authorized_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS authorized_at) AS held
+WHERE r.tenant_id = @tenant_id AND CASE r.kind
+    WHEN 'authorization_deleted' THEN a.deleted_at IS NULL
+    WHEN 'signed' THEN a.id IS NULL OR a.deleted_at IS NULL AND (said.content -> 'authorization' IS DISTINCT FROM held.content
+        OR said.content ->> 'authorizedAt' IS DISTINCT FROM held.authorized_at)
+    WHEN 'authorization_created' THEN a.id IS NULL OR a.deleted_at IS NULL AND said.content -> 'authorization' IS DISTINCT FROM held.content
+        AND NOT EXISTS (SELECT FROM evidence_records later WHERE later.tenant_id = r.tenant_id
+            AND later.authorization_id = r.authorization_id AND later.kind IN ('authorization_changed', 'signed'))
+    WHEN 'authorization_changed' THEN a.deleted_at IS NULL AND said.content -> 'authorization' IS DISTINCT FROM held.content
+        AND NOT EXISTS (SELECT FROM evidence_records later WHERE later.tenant_id = r.tenant_id AND later.position > r.position
+            AND later.authorization_id = r.authorization_id AND later.kind IN ('authorization_changed', 'signed'))
+    ELSE false
+END
+ORDER BY r.position
 LIMIT 1;

@@ -68,7 +68,7 @@ func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, auth
 	case state.AuthorizedAt != nil:
 		return fault.New(fault.Conflict, "the authorization is signed already")
 	case state.SupersededAt != nil:
-		return fault.New(fault.Conflict, "the one-time password has been superseded by a newer one")
+		return fault.New(fault.Conflict, "the one-time password has been superseded; ask for another one")
 	case state.IsAuthorizationExpired:
 		return errAuthorizationExpired()
 	case state.Attempts >= state.AttemptsMax:

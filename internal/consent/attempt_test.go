@@ -35,6 +35,12 @@ func (o *office) code(t *testing.T, id uuid.UUID) (otpID uuid.UUID, code string)
 	return otp.ID, string(found[1])
 }
 
+func (o *office) sign(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	otpID, code := o.code(t, id)
+	require.NoError(t, o.Attempt(t.Context(), o.tenantID, id, otpID, o.actor, code))
+}
+
 func wrong(code string) string {
 	digit := '0' + (code[0]-'0'+1)%10
 	return string(digit) + code[1:]

@@ -65,7 +65,8 @@ func (r *Record) fault(tenantID uuid.UUID) string {
 // first record that is broken, missing, or without its content though its
 // authorization was not deleted. The end of the chain is what the head says,
 // which is sealed under keys. A chain that is whole must also have what the
-// authorizations say of themselves: that they were created, and signed.
+// authorizations say of themselves: that they were created, signed and deleted,
+// and the authorizations must be what it says of them.
 func Verify(ctx context.Context, pool *pgxpool.Pool, keys *seal.Keyring, tenantID uuid.UUID) (*Verification, error) {
 	v := &verifier{tenantID: tenantID, q: queries.New(), emptied: map[uuid.UUID]Break{}}
 	// One snapshot: the chain may grow meanwhile.
@@ -117,7 +118,26 @@ func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) error
 	if v.found.Broken == nil {
 		v.found.Broken, err = v.unrecorded(ctx, tx)
 	}
+	if v.found.Broken == nil && err == nil {
+		v.found.Broken, err = v.contradicted(ctx, tx)
+	}
 	return err
+}
+
+// contradicted looks for an authorization that is not what the chain says of
+// it: its row was changed, brought back or removed behind the service's back.
+func (v *verifier) contradicted(ctx context.Context, tx pgx.Tx) (*Break, error) {
+	row, err := v.q.EvidenceGetContradicted(ctx, tx, v.tenantID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Break{
+		Position: row.Position, AuthorizationID: row.AuthorizationID, Kind: Kind(row.Kind),
+		Reason: "says otherwise than the authorization itself",
+	}, nil
 }
 
 // unrecorded looks for an authorization that the chain does not know: its

@@ -168,6 +168,48 @@ func TestVerifyNamesTheFirstBrokenRecord(t *testing.T) {
 	}
 }
 
+// TestVerifyNamesWhatTheAuthorizationsContradict changes what workflows go by
+// and leaves the chain alone.
+func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
+	t.Parallel()
+	const changed, untouched, created, signed, withdrawn = 2, 3, 4, 8, 9
+	for name, c := range map[string]struct {
+		sql      string
+		position int64
+	}{
+		"signed by another": {`UPDATE authorizations SET identity_value = 'B-2' WHERE authorized_at IS NOT NULL`, signed},
+		"holds longer":      {`UPDATE authorizations SET expires_at = expires_at + interval '1 microsecond' WHERE authorized_at IS NOT NULL`, signed},
+		"signed earlier":    {`UPDATE authorizations SET authorized_at = authorized_at - interval '1 microsecond' WHERE authorized_at IS NOT NULL`, signed},
+		"not signed":        {`UPDATE authorizations SET authorized_at = NULL WHERE authorized_at IS NOT NULL`, signed},
+		"other tags":        {`UPDATE authorizations SET tags = '{x}' WHERE authorized_at IS NOT NULL`, signed},
+		"another label":     {`UPDATE authorizations SET label = 'x' WHERE external_id IS NOT NULL AND authorized_at IS NULL`, changed},
+		"another borrower":  {`UPDATE authorizations SET borrower_id = 'x' WHERE external_id IS NULL AND authorized_at IS NULL AND deleted_at IS NULL`, untouched},
+		"brought back":      {`UPDATE authorizations SET deleted_at = NULL WHERE deleted_at IS NOT NULL`, withdrawn},
+		"hidden":            {`UPDATE authorizations SET deleted_at = now() WHERE authorized_at IS NOT NULL`, 0},
+		"gone":              {`DELETE FROM authorizations WHERE authorized_at IS NOT NULL`, created},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := open(t, seal.Generate())
+			edit := o.create(t)
+			_, err := o.Update(t.Context(), o.tenantID, edit, o.actor, func(c consent.Content) consent.Content {
+				c.ExternalID, c.Tags = "<É>\u2028", []string{"a", "b"}
+				return c
+			})
+			require.NoError(t, err)
+			o.create(t)
+			o.sign(t, o.create(t))
+			gone := o.create(t)
+			require.NoError(t, o.Delete(t.Context(), o.tenantID, gone, o.actor))
+			require.Nil(t, o.verify(t).Broken)
+			o.tamper(t, c.sql)
+			broken := o.verify(t).Broken
+			require.NotNil(t, broken)
+			require.Equal(t, c.position, broken.Position, broken)
+		})
+	}
+}
+
 func TestEvidenceIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	o := open(t, seal.Generate())

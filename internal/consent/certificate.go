@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"codeberg.org/go-pdf/fpdf"
 	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/sfnt"
 )
 
 // Sizes of the certificate, in millimetres and points.
@@ -29,9 +31,13 @@ const (
 
 // WriteCertificate writes evidence as a PDF for people: who consented to what,
 // when and how, and the hashes that show it. The document holds nothing that
-// the evidence does not; where both differ, the evidence counts.
+// the evidence does not; where both differ, the evidence counts. What the font
+// cannot draw is written by its number.
 func WriteCertificate(w io.Writer, tenant string, e *Evidence) error {
-	c := newCertificate()
+	c, err := newCertificate()
+	if err != nil {
+		return err
+	}
 	a := e.Authorization
 	c.title(a)
 	c.section("Who")
@@ -64,9 +70,17 @@ func WriteCertificate(w io.Writer, tenant string, e *Evidence) error {
 func readable(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
 // certificate is a document on its way.
-type certificate struct{ pdf *fpdf.Fpdf }
+type certificate struct {
+	pdf    *fpdf.Fpdf
+	font   *sfnt.Font // of the texts, to ask what it can draw
+	buffer sfnt.Buffer
+}
 
-func newCertificate() *certificate {
+func newCertificate() (*certificate, error) {
+	font, err := sfnt.Parse(goregular.TTF)
+	if err != nil {
+		return nil, fmt.Errorf("read the font of certificates: %w", err)
+	}
 	pdf := fpdf.New("P", "mm", "A4", "")
 	pdf.AddUTF8FontFromBytes("text", "", goregular.TTF)
 	pdf.AddUTF8FontFromBytes("text", "B", gobold.TTF)
@@ -80,7 +94,7 @@ func newCertificate() *certificate {
 		pdf.CellFormat(0, lineHeight, fmt.Sprintf("%d of {nb}", pdf.PageNo()), "", 0, "R", false, 0, "")
 	})
 	pdf.AddPage()
-	return &certificate{pdf}
+	return &certificate{pdf: pdf, font: font}, nil
 }
 
 func (c *certificate) title(a *Authorization) {
@@ -110,7 +124,7 @@ func (c *certificate) row(name, text string) {
 	}
 	c.pdf.SetFont("text", "", textSize)
 	c.pdf.CellFormat(nameWidth, lineHeight, name, "", 0, "L", false, 0, "")
-	c.pdf.MultiCell(0, lineHeight, plain(text), "", "L", false)
+	c.pdf.MultiCell(0, lineHeight, c.written(text), "", "L", false)
 }
 
 func (c *certificate) text(text string) {
@@ -167,13 +181,26 @@ func flat(path string, value any) []field {
 	return found
 }
 
-// plain leaves out what the font's planes do not have: fpdf has no characters
-// beyond the basic plane.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r > 0xFFFF {
-			return '\uFFFD'
+// written shows the characters that the font lacks by their number, \u{5C71}: an
+// empty box would not tell one name from another.
+func (c *certificate) written(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if c.has(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u{%X}`, r)
 		}
-		return r
-	}, text)
+	}
+	return b.String()
+}
+
+// has reports whether the font of the texts draws a character. fpdf has none
+// beyond the basic plane.
+func (c *certificate) has(r rune) bool {
+	if r > 0xFFFF || !unicode.IsGraphic(r) {
+		return false
+	}
+	glyph, err := c.font.GlyphIndex(&c.buffer, r)
+	return err == nil && glyph != 0
 }

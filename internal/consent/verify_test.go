@@ -239,7 +239,7 @@ func TestCertificate(t *testing.T) {
 	require.True(t, bytes.HasPrefix(pdf.Bytes(), []byte("%PDF-")))
 	text := pdfText(t, pdf.Bytes())
 	for _, said := range []string{
-		"NOT SIGNED", "Дмитрий 山田", "credit-report", "https://acme.example/privacy", "acme", id.String(), o.actor.ClientID.String(), "203.0.113.7",
+		"NOT SIGNED", `Ñandú Žižka Дмитрий \u{5C71}\u{7530} \u{1F600}`, "credit-report", "https://acme.example/privacy", "acme", id.String(), o.actor.ClientID.String(), "203.0.113.7",
 		"authorization created", hex.EncodeToString(e.Records[0].Commitment), hex.EncodeToString(e.Head.Hash), "what its hash and its commitment say",
 	} {
 		require.Contains(t, text, said)

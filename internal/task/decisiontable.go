@@ -306,4 +306,10 @@ func (b *tableBuilder) check() {
 		}
 		b.c.Warn(fmt.Sprintf("rules[%d]", p.later), "can never hit: rules[%d] hits before it", p.earlier)
 	}
+	if b.policy == hitCollect {
+		return // to which nothing may be added
+	}
+	if gap := b.gap(); gap != "" {
+		b.c.Warn("rules", "leave a gap: none hits where %s", gap)
+	}
 }

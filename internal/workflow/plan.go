@@ -30,7 +30,7 @@ type Plan struct {
 	// Effects reports whether any task reaches outside or waits; without, an
 	// execution runs to its end in memory.
 	Effects bool
-	// Warnings do not forbid publishing: a rule that can never hit.
+	// Warnings do not forbid publishing: a rule that can never hit, a gap.
 	Warnings []fault.Detail
 	// References are the published workflows that the plan's tasks run.
 	References []Reference

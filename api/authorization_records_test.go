@@ -60,6 +60,7 @@ func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
 		fields []string
 	}{
 		"empty":            {map[string]any{"key": "", "identityValue": ""}, []string{"key", "identityValue"}},
+		"blank":            {map[string]any{"key": " ", "label": "\u00a0", "identityValue": "\u2003"}, []string{"key", "label", "identityValue"}},
 		"types":            {map[string]any{"key": 1, "tags": "web"}, []string{"key", "tags"}},
 		"unknown member":   {map[string]any{"signed": true}, []string{"signed"}},
 		"address":          {map[string]any{"ipAddress": "example.com"}, []string{"ipAddress"}},

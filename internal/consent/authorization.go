@@ -235,7 +235,13 @@ func Inspect(members map[string]any) []fault.Detail {
 		t, _ := tag.(string)
 		c.Tags = append(c.Tags, t)
 	}
-	return c.faults()
+	details := c.faults()
+	for _, f := range c.texts()[:4] { // key, label and identity; the others may be empty
+		if f.text != "" && strings.TrimSpace(f.text) == "" {
+			details = append(details, fault.Detail{Field: f.name, Message: "must not be blank"})
+		}
+	}
+	return details
 }
 
 // faults are what is wrong with the texts; their lengths are checked by the

@@ -32,7 +32,7 @@ type ConfigSchema struct {
 func Describe(t TaskType) *ConfigSchema {
 	c := &compiler{types: map[string]TaskType{}, ids: map[string]string{}}
 	b := &graphBuilder{compiler: c, graph: &Graph{Tasks: []*Task{{}}, indexes: map[string]int{}}, edges: map[[2]int]int{}}
-	config := &taskConfig{compiler: c, graph: b, task: b.graph.Tasks[0]}
+	config := &taskConfig{compiler: c, graph: b, task: b.graph.Tasks[0], timeout: taskTimeoutMax}
 	schema := &ConfigSchema{Type: "object"}
 	config.root = config.sketch("config", schema, expression.Scope{})
 	t.Compile(config.root)

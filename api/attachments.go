@@ -17,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
 )
@@ -121,7 +122,7 @@ func (s *Server) uploadAttachment(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	source := &uploadReader{body: r.Body, control: http.NewResponseController(w), clock: s.config.Clock, until: s.config.Clock().Add(transferTimeMax)}
-	a, err := s.config.Store.Put(r.Context(), grant.TenantID, grant.AttachmentID, r.ContentLength, source)
+	a, err := s.config.Store.Put(postgres.WithTenant(r.Context(), grant.TenantID), grant.TenantID, grant.AttachmentID, r.ContentLength, source)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	file, err := s.config.Store.Open(r.Context(), grant.TenantID, grant.AttachmentID)
+	file, err := s.config.Store.Open(postgres.WithTenant(r.Context(), grant.TenantID), grant.TenantID, grant.AttachmentID)
 	if err != nil {
 		return err
 	}

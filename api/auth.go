@@ -12,6 +12,7 @@ import (
 	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/postgres"
 )
 
 type principalKey struct{}
@@ -38,6 +39,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	}
 	noted := context.WithValue(noteTenant(ctx.Context(), p.TenantSlug), principalKey{}, p)
 	noted = audit.WithOrigin(noted, p.ClientID.String(), requestID(noted))
+	noted = postgres.WithTenant(noted, p.TenantID)
 	if !p.Has(scope) {
 		problem := s.problem(noted, fault.New(fault.Forbidden, "the token lacks the scope %s", scope))
 		problem.header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s"`, scope))

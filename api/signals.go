@@ -9,6 +9,7 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/postgres"
 )
 
 // SignalRequest is a payload for a waiting task.
@@ -83,7 +84,7 @@ func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signal
 	if err := s.config.Identity.AdmitAddress(ctx, uuid.NewSHA1(signal.ExecutionID, []byte(signal.TaskID))); err != nil {
 		return nil, err
 	}
-	return s.deliver(ctx, signal)
+	return s.deliver(postgres.WithTenant(ctx, signal.TenantID), signal)
 }
 
 func (s *Server) deliver(ctx context.Context, signal execution.Signal) (*signalOutput, error) {

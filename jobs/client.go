@@ -73,6 +73,8 @@ type Config struct {
 	Logger    *slog.Logger
 	// Workers of every kind; nil for a client that only inserts.
 	Workers *river.Workers
+	// Middleware is around the work of every job.
+	Middleware []rivertype.Middleware
 }
 
 // NewClient returns River's client. Every kind must be registered on Workers:
@@ -94,7 +96,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		ReindexerIndexNames: []string{"river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
 	}
 	if c.Workers != nil {
-		config.Workers, config.FetchCooldown = c.Workers, fetchCooldown
+		config.Workers, config.Middleware, config.FetchCooldown = c.Workers, c.Middleware, fetchCooldown
 		config.Queues = map[string]river.QueueConfig{
 			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: pollInterval},
 			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},

@@ -18,6 +18,7 @@ CREATE TABLE batch_chunks (
 );
 -- It is read once and gone: compressing it costs more than it saves.
 ALTER TABLE batch_chunks ALTER COLUMN inputs SET STORAGE EXTERNAL;
+SELECT tenant_rows_protect('batch_chunks');
 
 -- The chunks below have been enqueued; fed_until says so of items that are
 -- recorded as executions.

@@ -73,13 +73,31 @@ func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := lock(ctx, conn); err != nil {
 		return fmt.Errorf("migrations: waiting for another process that migrates: %w", err)
 	}
-	if err := Behind(ctx, own); !errors.Is(err, ErrBehind) {
-		return err
+	behind := Behind(ctx, own)
+	if behind != nil && !errors.Is(behind, ErrBehind) {
+		return behind
 	}
-	if err := riverUp(ctx, own); err != nil {
+	// Roles are of the server, not of the database: one that was restored
+	// elsewhere is up to date and may lack them all the same.
+	if err := rolesUp(ctx, conn); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if behind != nil {
+		if err := schemaUp(ctx, own); err != nil {
+			return err
+		}
+	}
+	if _, err := own.Exec(ctx, rolePrivileges); err != nil {
+		return fmt.Errorf("grant the roles of the application their privileges: %w", err)
+	}
+	return nil
+}
+
+func schemaUp(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := riverUp(ctx, pool); err != nil {
 		return fmt.Errorf("migrations of River: %w", err)
 	}
-	provider, err := newProvider(own)
+	provider, err := newProvider(pool)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -90,13 +108,14 @@ func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// ownPool connects as the pool does, but without its time limits: a migration
-// may have to rewrite a table.
+// ownPool connects as the pool does, but as the user of its connection string
+// and without its time limits: a migration may have to rewrite a table.
 func ownPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = poolConnsMax, 0, 0
-	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
-		delete(config.ConnConfig.RuntimeParams, limit)
+	config.PrepareConn = nil
+	for _, parameter := range []string{"role", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		delete(config.ConnConfig.RuntimeParams, parameter)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
@@ -176,8 +195,13 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 func version(ctx context.Context, pool *pgxpool.Pool, query string) (int64, error) {
 	var at int64
 	err := pool.QueryRow(ctx, query).Scan(&at)
-	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "3F000") { // no such table, schema
-		return 0, nil
+	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) {
+		switch refused.Code {
+		case "42P01", "3F000": // no such table, schema
+			return 0, nil
+		case "22023", "42501": // no such role; it may not be taken, or may not read
+			return 0, fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, refused.Message)
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the schema's version: %w", err)
@@ -216,7 +240,7 @@ func Fingerprint() (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "river %d\n%s\n", river, riverTuning)
+	fmt.Fprintf(sum, "river %d\n%s\n%s\n", river, riverTuning, rolePrivileges)
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return "", fmt.Errorf("migrations: %w", err)

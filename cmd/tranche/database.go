@@ -61,9 +61,10 @@ func (d *database) close() error {
 	return d.server.Close()
 }
 
-// pool returns the few connections that a short command needs.
+// pool returns the few connections that a short command needs. The operator,
+// whose commands they are, serves all tenants.
 func (d *database) pool(ctx context.Context) (*pgxpool.Pool, error) {
-	return postgres.NewPool(ctx, d.url, postgres.PoolOptions{Name: "tranche command", Conns: commandConns})
+	return postgres.NewPool(ctx, d.url, postgres.PoolOptions{Name: "tranche command", Conns: commandConns, Unscoped: postgres.SeesAll})
 }
 
 // prepare migrates the own server's database and checks that anybody else's

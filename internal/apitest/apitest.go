@@ -34,7 +34,8 @@ import (
 type Service struct {
 	// URL is its base address, without a slash at the end.
 	URL string
-	// DatabaseURL and Pool lead to its database, for what the API does not show.
+	// DatabaseURL and Pool lead to its database, for what the API does not show,
+	// as its owner; the service itself is the user of pgtest.ServiceURL.
 	DatabaseURL string
 	Pool        *pgxpool.Pool
 
@@ -66,6 +67,8 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 	for _, option := range options {
 		option(&config)
 	}
+	ownerURL := config.DatabaseURL
+	config.DatabaseURL = pgtest.ServiceURL(tb, ownerURL)
 	running, err := service.New(tb.Context(), config)
 	require.NoError(tb, err)
 	require.NoError(tb, running.Start(tb.Context()))
@@ -75,7 +78,7 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 		server.Close()
 		require.NoError(tb, running.Stop(context.Background()))
 	})
-	s := &Service{URL: config.BaseURL, DatabaseURL: config.DatabaseURL, Pool: pgtest.OpenPool(tb, config.DatabaseURL), keys: config.Keys}
+	s := &Service{URL: config.BaseURL, DatabaseURL: ownerURL, Pool: pgtest.OpenPool(tb, ownerURL), keys: config.Keys}
 	s.document = loadDocument(tb, s.URL)
 	return s
 }

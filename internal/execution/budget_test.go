@@ -10,6 +10,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/pgtest"
+	"tranche/internal/postgres"
 	"tranche/internal/task"
 )
 
@@ -32,9 +33,12 @@ func TestBudgets(t *testing.T) {
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	s, _ := b.process(t)
+	// As in the service; a connection that served another tenant costs one more.
+	ctx := postgres.WithTenant(t.Context(), b.tenant)
+	require.NoError(t, b.pool.Ping(ctx))
 	run := func(r execution.Request) func() {
 		return func() {
-			e, err := s.Run(t.Context(), r, time.Minute)
+			e, err := s.Run(ctx, r, time.Minute)
 			require.NoError(t, err)
 			require.Equal(t, engine.StatusCompleted, e.Status)
 		}
@@ -42,11 +46,11 @@ func TestBudgets(t *testing.T) {
 	var accepted execution.Execution
 	start := func() {
 		var err error
-		accepted, err = s.Start(t.Context(), pure)
+		accepted, err = s.Start(ctx, pure)
 		require.NoError(t, err)
 	}
 	goOn := func() {
-		holding, err := s.Continue(t.Context(), b.tenant, accepted.ID)
+		holding, err := s.Continue(ctx, b.tenant, accepted.ID)
 		require.NoError(t, err)
 		require.Equal(t, execution.Held, holding)
 	}

@@ -137,6 +137,7 @@ func (r *run) record(ctx context.Context) error {
 }
 
 func (r *run) letGo(ctx context.Context) {
+	ctx = postgres.WithTenant(ctx, r.tenantID)
 	_ = r.persist(ctx, func(ctx context.Context) (int64, error) {
 		_, err := queries.New().ExecutionUnlease(ctx, r.service.Pool, r.lease())
 		return 1, err

@@ -22,6 +22,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
 	"tranche/internal/fault"
+	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 )
@@ -43,7 +44,8 @@ type Config struct {
 // Service runs executions in this process.
 type Service struct {
 	Config
-	// life ends when the process stops: what is being driven is handed over.
+	// life ends when the process stops: what is being driven is handed over. It
+	// serves all tenants, a run with it its own.
 	life    context.Context //nolint:containedctx // runs outlive the request that started them
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -56,13 +58,15 @@ type Service struct {
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
 	s := &Service{Config: c}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
 	s.inserts.bytes = (*newExecution).bytes
 	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
-		return insertAll(ctx, s.Pool, executions)
+		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
 	}
 	s.finishes.bytes = finish.bytes
-	s.finishes.write = func(ctx context.Context, ends []finish) ([]int64, error) { return finishAll(ctx, s.Pool, ends) }
+	s.finishes.write = func(ctx context.Context, ends []finish) ([]int64, error) {
+		return finishAll(whose(ctx, ends, finish.tenant), s.Pool, ends)
+	}
 	return s
 }
 

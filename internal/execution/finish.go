@@ -19,6 +19,8 @@ type finish struct {
 	jobID *int64
 }
 
+func (f finish) tenant() uuid.UUID { return f.TenantID }
+
 func (f finish) bytes() int { return len(f.State) + len(f.ResultText) }
 
 // finishAll writes the ends of executions in one flight and one commit. It

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 )
@@ -118,4 +120,15 @@ func (g *group[T, R]) writeTogether(ctx context.Context, items []*queued[T, R]) 
 			q.result = results[i]
 		}
 	}
+}
+
+// whose is the context of a write for several callers: their tenant's where all
+// are of one.
+func whose[T any](ctx context.Context, items []T, tenant func(T) uuid.UUID) context.Context {
+	for _, item := range items[1:] {
+		if tenant(item) != tenant(items[0]) {
+			return postgres.AsSystem(ctx)
+		}
+	}
+	return postgres.WithTenant(ctx, tenant(items[0]))
 }

@@ -51,6 +51,8 @@ type newExecution struct {
 	Job *time.Time
 }
 
+func (e *newExecution) tenant() uuid.UUID { return e.TenantID }
+
 func (e *newExecution) bytes() int { return len(e.Input) + len(e.State) + len(e.Result) }
 
 // inserted is what came of it.

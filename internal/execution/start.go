@@ -74,6 +74,7 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 // complete drives the run and writes its end. An execution that waits or that
 // another process took over has no result.
 func (r *run) complete(ctx context.Context) (Execution, error) {
+	ctx = postgres.WithTenant(ctx, r.tenantID) // the life of a service is no tenant's
 	f, err := r.drive(ctx)
 	if err == nil && f != nil {
 		err = r.finish(ctx, f)

@@ -7,6 +7,7 @@ import (
 
 	"tranche/internal/identity"
 	"tranche/internal/pgtest"
+	"tranche/internal/postgres"
 )
 
 // A request of a tenant without limits asks the database nothing: neither to
@@ -18,12 +19,14 @@ func TestBudgetOfARequest(t *testing.T) {
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	service, token := b.replica(t), b.token(t)
+	ctx := postgres.WithTenant(t.Context(), b.tenant.ID) // as in the service
+	require.NoError(t, b.pool.Ping(ctx))
 	request := func(category identity.LimitCategory) func() {
 		return func() {
-			principal, err := service.Verify(t.Context(), token.AccessToken)
+			principal, err := service.Verify(ctx, token.AccessToken)
 			require.NoError(t, err)
 			require.True(t, principal.Has(identity.ScopeExecutionsRun))
-			_, err = service.Admit(t.Context(), principal, category)
+			_, err = service.Admit(ctx, principal, category)
 			require.NoError(t, err)
 		}
 	}

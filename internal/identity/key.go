@@ -63,6 +63,7 @@ type keyStore struct {
 // start loads the keys and makes the first one where there is none that signs.
 // The lock lets processes that start together agree on one.
 func (k *keyStore) start(ctx context.Context) error {
+	ctx = postgres.AsSystem(ctx)
 	err := postgres.InTx(ctx, k.pool, func(tx pgx.Tx) error {
 		if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
 			return err
@@ -173,7 +174,7 @@ func (k *keyStore) find(ctx context.Context, id string) (*ecdsa.PublicKey, error
 }
 
 func (k *keyStore) reload(ctx context.Context) (*keySet, error) {
-	set, err := k.load(ctx, k.pool)
+	set, err := k.load(postgres.AsSystem(ctx), k.pool)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ type refreshUse struct {
 // committed, so it is no error of the transaction.
 func (s *Service) rotate(ctx context.Context, refresh string) (*refreshUse, error) {
 	var use *refreshUse
+	ctx = postgres.AsSystem(ctx) // the token says whose it is
 	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		use, err = s.rotateTx(ctx, tx, refresh)
 		return err

@@ -82,7 +82,7 @@ func (s *Service) IssueToken(ctx context.Context, clientID, secret, address stri
 // login compares the secret with every live one of the client, and with none
 // in particular where the client is unknown, in the same time.
 func (s *Service) login(ctx context.Context, id uuid.UUID, secret string) (Principal, error) {
-	client, err := queries.New().SysClientGetForLogin(ctx, s.pool, id)
+	client, err := queries.New().SysClientGetForLogin(postgres.AsSystem(ctx), s.pool, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		client.SecretHashes, client.IsRevoked = [][]byte{make([]byte, sha256.Size)}, true
 	} else if err != nil {
@@ -116,6 +116,7 @@ func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
+	ctx = postgres.WithTenant(ctx, p.TenantID)
 	refresh := newSecret(refreshTokenPrefix)
 	err = queries.New().RefreshTokenInsertFamily(ctx, s.pool, queries.RefreshTokenInsertFamilyParams{
 		TokenHash: hashOf(refresh), FamilyID: family, TenantID: p.TenantID, ClientID: p.ClientID,

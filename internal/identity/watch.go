@@ -80,6 +80,7 @@ func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.
 
 // read takes up what holds at a moment that is not later than the call.
 func (w *watch) read(ctx context.Context, now time.Time) error {
+	ctx = postgres.AsSystem(ctx)
 	next := &standing{readAt: now, sweptAt: now, limits: map[uuid.UUID][]Limit{}}
 	if err := w.readRevoked(ctx, next); err != nil {
 		return err

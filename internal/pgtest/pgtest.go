@@ -28,6 +28,19 @@ import (
 
 const poolConns = 10
 
+// serviceUser is who services under test connect as.
+const serviceUser = "tranche_test_service"
+
+// makeServiceUser follows a migration, which makes the roles. Users are of the
+// whole server: other processes make it too.
+const makeServiceUser = `DO $$ BEGIN
+	PERFORM pg_advisory_xact_lock(hashtext('` + serviceUser + `'));
+	IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + serviceUser + `') THEN
+		CREATE ROLE ` + serviceUser + ` LOGIN PASSWORD '` + serviceUser + `';
+		GRANT ` + postgres.RoleApp + `, ` + postgres.RoleSystem + ` TO ` + serviceUser + `;
+	END IF;
+END $$`
+
 // URL returns the connection string of a migrated database of the test's own,
 // which is dropped when the test ends.
 func URL(tb testing.TB) string {
@@ -43,6 +56,14 @@ func EmptyURL(tb testing.TB) string {
 	return create(tb, "")
 }
 
+// ServiceURL is the connection string of a user who has what a service needs on
+// the database of URL and nothing else: a member of the application's roles, who
+// owns nothing.
+func ServiceURL(tb testing.TB, url string) string {
+	tb.Helper()
+	return withUser(url, serviceUser)
+}
+
 // Pool returns a pool on a migrated database of the test's own: for tests where
 // commits, concurrency or notifications matter.
 func Pool(tb testing.TB) *pgxpool.Pool {
@@ -50,10 +71,12 @@ func Pool(tb testing.TB) *pgxpool.Pool {
 	return OpenPool(tb, URL(tb))
 }
 
-// OpenPool returns a pool on a database that is closed when the test ends.
+// OpenPool returns a pool on a database that is closed when the test ends. Its
+// user sees and may do everything, but where a context names a tenant or the
+// system the pool is under their roles, as the service's are.
 func OpenPool(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := postgres.NewPool(tb.Context(), url, postgres.PoolOptions{Name: tb.Name(), Conns: poolConns})
+	pool, err := postgres.NewPool(tb.Context(), url, postgres.PoolOptions{Name: tb.Name(), Conns: poolConns, Unscoped: postgres.SeesAsUser})
 	require.NoError(tb, err)
 	tb.Cleanup(pool.Close)
 	return pool
@@ -107,6 +130,15 @@ func withDatabase(admin, name string) string {
 	return admin + " dbname=" + name // the keyword form, in which the last one counts
 }
 
+// withUser replaces the user of a connection string; the password is the name.
+func withUser(admin, name string) string {
+	if parsed, err := url.Parse(admin); err == nil && strings.HasPrefix(parsed.Scheme, "postgres") {
+		parsed.User = url.UserPassword(name, name)
+		return parsed.String()
+	}
+	return admin + " user=" + name + " password=" + name
+}
+
 // templateName is the migrated database that others are cloned from; sharedName
 // is the one of rolled-back transactions. Once per process.
 var (
@@ -150,12 +182,15 @@ func ensure(purpose string) (string, error) {
 	if err := migrate(ctx, withDatabase(admin, making)); err != nil {
 		return "", err
 	}
+	if _, err := conn.Exec(ctx, makeServiceUser); err != nil {
+		return "", err
+	}
 	_, err = conn.Exec(ctx, "ALTER DATABASE "+making+" RENAME TO "+name)
 	return name, err
 }
 
 func migrate(ctx context.Context, url string) error {
-	pool, err := postgres.NewPool(ctx, url, postgres.PoolOptions{Name: "pgtest", Conns: 2})
+	pool, err := postgres.NewPool(ctx, url, postgres.PoolOptions{Name: "pgtest", Conns: 2, Unscoped: postgres.SeesAsUser})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	apiConnsDefault    = 20
 	workerConnsDefault = 20
+	queueConns         = 8
 
 	connectTimeMax   = 5 * time.Second  // to make one connection
 	acquireTimeMax   = 5 * time.Second  // to get one from a pool
@@ -39,10 +40,14 @@ type Config struct {
 }
 
 // Pools are the connections of one process. Requests and jobs have pools of
-// their own, so that neither can starve the other.
+// their own, so that neither can starve the other. Statements of both see the
+// rows of the tenant of their context alone.
 type Pools struct {
 	API     *pgxpool.Pool
 	Workers *pgxpool.Pool
+	// Queue is River's own: as the user of the connection string, because its
+	// upkeep reindexes the queue's tables, which only their owner may.
+	Queue *pgxpool.Pool
 	// Listen is the one connection that receives notifications; whoever wires
 	// the process runs it.
 	Listen *Listener
@@ -60,18 +65,22 @@ func Open(ctx context.Context, config Config) (*Pools, error) {
 		api.Close()
 		return nil, err
 	}
-	listen, err := NewListener(config.URL, config.Log)
+	queue, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche queue", Conns: queueConns, Unscoped: SeesAsUser})
 	if err != nil {
 		api.Close()
 		workers.Close()
 		return nil, err
 	}
+	pools := &Pools{API: api, Workers: workers, Queue: queue}
+	if pools.Listen, err = NewListener(config.URL, config.Log); err != nil {
+		pools.Close()
+		return nil, err
+	}
 	if err := api.Ping(ctx); err != nil {
-		api.Close()
-		workers.Close()
+		pools.Close()
 		return nil, Translate(err)
 	}
-	return &Pools{API: api, Workers: workers, Listen: listen}, nil
+	return pools, nil
 }
 
 func orDefault(conns, standard int32) int32 {
@@ -85,6 +94,7 @@ func orDefault(conns, standard int32) int32 {
 func (p *Pools) Close() {
 	p.API.Close()
 	p.Workers.Close()
+	p.Queue.Close()
 }
 
 // PoolOptions shape one pool.
@@ -96,6 +106,8 @@ type PoolOptions struct {
 	// StatementTimeMax ends statements that run longer; 0 sets no limit. The
 	// server ends them; one that does not answer 5 s later is taken for gone.
 	StatementTimeMax time.Duration
+	// Unscoped says what statements see whose context names no tenant.
+	Unscoped Unscoped
 }
 
 // NewPool makes a pool whose callers wait at most 5 s for a connection. It does
@@ -110,8 +122,17 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	config.MaxConnLifetimeJitter = connLifetimeMax / 10
 	config.MaxConnIdleTime = connIdleTimeMax
 	config.ConnConfig.Tracer = limits{statementTimeMax: options.StatementTimeMax}
-	config.AfterConnect = scanInUTC
+	unscoped := options.Unscoped.scope()
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		scanInUTC(conn)
+		conn.PgConn().CustomData()[sessionKey] = &session{unscoped: unscoped, current: unscoped}
+		return nil
+	}
+	config.PrepareConn = prepareConn
 	setConn(config.ConnConfig, options.Name)
+	if unscoped.role != "" {
+		config.ConnConfig.RuntimeParams["role"] = unscoped.role
+	}
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleTxTimeMax)
 	if options.StatementTimeMax > 0 {
 		config.ConnConfig.RuntimeParams["statement_timeout"] = milliseconds(options.StatementTimeMax)
@@ -126,9 +147,8 @@ func setConn(config *pgx.ConnConfig, name string) {
 }
 
 // scanInUTC has timestamptz come back in UTC; pgx's default is the machine's zone.
-func scanInUTC(_ context.Context, conn *pgx.Conn) error {
+func scanInUTC(conn *pgx.Conn) {
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
-	return nil
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

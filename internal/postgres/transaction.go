@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -29,7 +30,7 @@ type Beginner interface {
 // is, translated by Translate if it is the database's.
 func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, db, fn)
+		err := inTx(ctx, db, fn)
 		if err == nil || attempt == txAttemptsMax || !givenUp(err) {
 			return Translate(err)
 		}
@@ -40,6 +41,25 @@ func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 		case <-time.After(wait + rand.N(wait)): //nolint:gosec // jitter, not a secret
 		}
 	}
+}
+
+// inTx is pgx.BeginFunc with the scope of ctx in the BEGIN of a pool's
+// connection, so that it costs no round trip.
+func inTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
+	pool, ok := db.(*pgxpool.Pool)
+	if !ok {
+		return pgx.BeginFunc(ctx, db, fn)
+	}
+	conn, err := pool.Acquire(beginning(ctx))
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	var options pgx.TxOptions
+	if s := sessionOf(conn.Conn()); s != nil {
+		options.BeginQuery = s.beginQuery(ctx)
+	}
+	return pgx.BeginTxFunc(ctx, conn, options, fn)
 }
 
 // givenUp reports whether a repetition of the whole transaction may succeed.

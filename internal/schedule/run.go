@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/postgres"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 
 // Start looks for schedules that are due, about once a second, until Stop.
 func (s *Service) Start(ctx context.Context) {
-	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, s.stop = context.WithCancel(postgres.AsSystem(context.WithoutCancel(ctx)))
 	s.stopped = make(chan struct{})
 	go s.run(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/consent"
+	"tranche/internal/postgres"
 	"tranche/jobs"
 )
 
@@ -16,5 +17,5 @@ type otpExpiry struct {
 
 // Work wipes what deliveries left behind whose job was discarded.
 func (w *otpExpiry) Work(ctx context.Context, _ *river.Job[jobs.OTPExpiry]) error {
-	return w.consents.WipeExpired(ctx)
+	return w.consents.WipeExpired(postgres.AsSystem(ctx))
 }

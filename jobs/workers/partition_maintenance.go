@@ -8,6 +8,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/idempotency"
+	"tranche/internal/postgres"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -29,6 +30,7 @@ type partitionMaintenance struct {
 // their retention, and sweeps what is of no use any more: idempotency keys, and
 // signals of executions that have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
+	ctx = postgres.AsSystem(ctx)
 	if err := queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead); err != nil {
 		return err
 	}

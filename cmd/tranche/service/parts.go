@@ -73,12 +73,13 @@ func (s *Service) assemble() error {
 	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue)
 	s.parts = p
 	if s.config.Role.works() {
-		s.workers, err = jobs.NewClient(s.pools.Workers, jobs.Config{
+		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
 			ProcessID: s.process.ID, Logger: riverLog,
 			Workers: workers.New(workers.Parts{
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
 				RetentionMonths: s.config.RetentionMonths,
 			}),
+			Middleware: workers.Middleware(),
 		})
 		if err != nil {
 			return err

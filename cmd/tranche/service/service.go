@@ -137,7 +137,9 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.control, err = postgres.NewPool(ctx, s.config.DatabaseURL, postgres.PoolOptions{Name: "tranche control", Conns: controlConns})
+	s.control, err = postgres.NewPool(ctx, s.config.DatabaseURL, postgres.PoolOptions{
+		Name: "tranche control", Conns: controlConns, Unscoped: postgres.SeesAll,
+	})
 	if err != nil {
 		return err
 	}

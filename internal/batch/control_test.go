@@ -176,7 +176,7 @@ func TestRetryOfPreProcessing(t *testing.T) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		r := follow(t, c, id)
 		require.Equal(t, "pre_processing_failed", r.Status)
-		require.Equal(t, "failed: a.csv, row 2: a quote is out of place or not closed", r.Outputs.Pre.Result)
+		require.Equal(t, "failed: no item matches the input schema; the first: a.csv, row 2: id: a quote is out of place or not closed", r.Outputs.Pre.Result)
 		if attempt == 1 {
 			require.Equal(t, "pending", retry(t, c, id, map[string]any{"retryMode": "pre_processing", "usePreviousInputs": true}).Text("status"))
 		}

@@ -7,6 +7,7 @@ package jobs
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -123,10 +124,14 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 }
 
 // retryPolicy repeats a job that met an error, which is the database's being
-// away rather than the job's own fault, after 1 s, 2 s … up to 10 s.
+// away rather than the job's own fault, after 1 s, 2 s … up to 10 s, and up to
+// one poll more by chance: in step with the polls it would come back to the same
+// process each time, though another one may be able to do it.
 type retryPolicy struct{}
 
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
+	delay := min(time.Duration(len(job.Errors)+1)*time.Second, retryDelayMax)
+	delay += rand.N(pollIntervalSlow) //nolint:gosec // jitter, not a secret
 	//nolint:forbidigo // River asks for a time and passes no clock
-	return time.Now().Add(min(time.Duration(len(job.Errors)+1)*time.Second, retryDelayMax))
+	return time.Now().Add(delay)
 }

@@ -3,11 +3,14 @@ package task
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +170,40 @@ func TestSecretsAreBlottedOutOfResults(t *testing.T) {
 	}
 	require.Contains(t, output, `"plain":"<[redacted]>"`)
 	require.Contains(t, output, `"list":["[redacted]",1.10]`)
+}
+
+// TestRedactorKnowsHowServicesRepeat holds that a secret is found in whatever
+// form a service repeats it, and that other text stays.
+func TestRedactorKnowsHowServicesRepeat(t *testing.T) {
+	t.Parallel()
+	const secret = `p"a\ss<wé>/+& word`
+	var hidden redactor
+	hidden.hide(secret)
+	quoted, err := json.Marshal(secret)
+	require.NoError(t, err)
+	query := url.QueryEscape(secret)
+	lower := regexp.MustCompile(`%..`).ReplaceAllStringFunc(query, strings.ToLower)
+	for name, text := range map[string]string{
+		"spaces as %20":   strings.ReplaceAll(query, "+", "%20"),
+		"small digits":    lower,
+		"JSON for HTML":   string(quoted[1 : len(quoted)-1]),
+		"JSON":            `p\"a\\ss<wé>/+& word`,
+		"JSON with \\/":   `p\"a\\ss<wé>\/+& word`,
+		"HTML":            html.EscapeString(secret),
+		"padded base64":   base64.URLEncoding.EncodeToString([]byte(secret)),
+		"unpadded base64": base64.RawStdEncoding.EncodeToString([]byte(secret)),
+	} {
+		require.Equal(t, "<"+redacted+">", hidden.apply("<"+text+">"), name)
+	}
+	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
+		for _, before := range []string{"", "u", "u:", "u:v", "user"} {
+			clean, ok := hidden.apply(alphabet.EncodeToString([]byte(before + secret + "…"))).(string)
+			require.True(t, ok)
+			require.Contains(t, clean, redacted, before)
+			require.Less(t, len(clean), len(before)*2+len(redacted)+12, "little is left of %q", clean)
+		}
+	}
+	require.Equal(t, "password", hidden.apply("password"))
 }
 
 func TestHTTPRequestRedirects(t *testing.T) {

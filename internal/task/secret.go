@@ -3,12 +3,15 @@ package task
 import (
 	"context"
 	"encoding/base64"
+	"html"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/workflow"
 )
 
@@ -46,8 +49,7 @@ func (t httpRequestType) reveal(ctx context.Context, name string, address *url.U
 	return secret, nil
 }
 
-// redactor blots out secrets in whatever came back. It knows a value as it is,
-// in base64 and URL-encoded.
+// redactor blots out secrets in whatever came back.
 type redactor struct{ forms []string }
 
 // hide adds a value that must not appear.
@@ -55,13 +57,60 @@ func (r *redactor) hide(value string) {
 	if value == "" {
 		return
 	}
-	standard, urlSafe := base64.StdEncoding.EncodeToString([]byte(value)), base64.URLEncoding.EncodeToString([]byte(value))
-	for _, form := range []string{
-		standard, urlSafe, strings.TrimRight(standard, "="), strings.TrimRight(urlSafe, "="),
-		url.QueryEscape(value), url.PathEscape(value), value,
-	} {
+	for _, form := range forms(value) {
 		r.forms = append(r.forms, form, redacted)
 	}
+}
+
+// forms are the ways in which a service writes a value that it repeats: as it
+// is, URL-encoded, escaped in a JSON text or in HTML, and in base64, alone or
+// within a longer text. Where one begins with another, the longer comes first.
+func forms(value string) []string {
+	query, path, quoted := url.QueryEscape(value), url.PathEscape(value), inJSON(value)
+	found := base64Forms(value)
+	for _, encoded := range []string{query, strings.ReplaceAll(query, "+", "%20"), path} {
+		found = append(found, encoded, escapes.ReplaceAllStringFunc(encoded, strings.ToLower))
+	}
+	safe := strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`) // as some do lest a text end an HTML element
+	return append(found,
+		quoted, strings.ReplaceAll(quoted, "/", `\/`), safe.Replace(quoted),
+		html.EscapeString(value), value)
+}
+
+// escapes finds what a URL-encoded text has for one byte.
+var escapes = regexp.MustCompile(`%[0-9A-F]{2}`)
+
+// base64Forms are a value's in both alphabets: with padding, without, and what
+// is always there when it stands within a longer text, wherever it begins.
+func base64Forms(value string) []string {
+	var found []string
+	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		whole := alphabet.EncodeToString([]byte(value))
+		found = append(found, whole, strings.TrimRight(whole, "="))
+	}
+	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 { // bytes before it in its group of three
+			text := alphabet.EncodeToString(append(make([]byte, before), value...))
+			first, end := (before*8+5)/6, (before+len(value))*8/6
+			if end-first >= base64Least {
+				found = append(found, text[first:end])
+			}
+		}
+	}
+	return found
+}
+
+// base64Least is how many characters within a base64 text tell a secret: fewer
+// are found by chance.
+const base64Least = 8
+
+// inJSON writes a value as it stands between the quotation marks of a JSON text.
+func inJSON(value string) string {
+	text, err := exactjson.Encode(value)
+	if err != nil {
+		return value // no JSON text can hold it
+	}
+	return string(text[1 : len(text)-1])
 }
 
 // apply returns a value without secrets, names of members included.

@@ -101,12 +101,14 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 		if admitted, err = task.When.EvalBool(&scene.env); admitted {
 			event.Kind = EventAdmitted
 		}
+		err = atMember("when", err)
 	case ActionItems:
 		event.Kind = EventItems
 		event.Count, err = scene.countItems(i)
 	case ActionTest:
 		event.Kind = EventTested
 		event.Met, err = scene.testLast(i)
+		err = atMember("until", err)
 	}
 	if err != nil {
 		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)

@@ -116,7 +116,11 @@ func TestForEachRefusesWhatIsNoList(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	outcome, _ := w.runNested(t, w.plan(t, "", each("pure", "")), map[string]any{"items": "x"})
-	require.Equal(t, "task each failed: items must give a list", outcome.ErrorMessage)
+	require.Equal(t, "task each failed: items: line 1, column 1: a list is needed here, but it is text", outcome.ErrorMessage)
+	outcome, _ = w.runNested(t, w.plan(t, "", `each each {"items":"input.items + 1","tasks":[{"id":"in","type":"pure"}]}`), map[string]any{})
+	require.Equal(t, "task each failed: items: line 1, column 13: + needs two numbers or two texts, but input.items is null", outcome.ErrorMessage)
+	outcome, _ = w.runNested(t, w.plan(t, "", `a pure {"when":"input.items"}`), map[string]any{})
+	require.Equal(t, "task a failed: when: line 1, column 1: a condition must be true or false, but it is null", outcome.ErrorMessage)
 	outcome, _ = w.runNested(t, w.plan(t, "", each("pure", "")), items(workflow.ItemsMax+1))
 	require.Equal(t, "task each failed: items has 10001 items; there are at most 10000", outcome.ErrorMessage)
 	outcome, _ = w.runNested(t, w.plan(t, "", each("pure", "")), items(workflow.ItemsMax))
@@ -159,7 +163,7 @@ func TestLoop(t *testing.T) {
 		"sees the index":   {`poll loop {"until":"index == 1"` + graph, "", 0, 2},
 		"pauses":           {`poll loop {"until":"last.index == 2","delayMs":1000` + graph, "", 2 * time.Second, 3},
 		"never":            {`poll loop {"until":"false","max":4` + graph, "task poll failed: until does not hold after 4 iterations", 0, 4},
-		"until is no bool": {`poll loop {"until":"last"` + graph, "task poll failed: line 1, column 1: a condition must be true or false, but it is an object", 0, 1},
+		"until is no bool": {`poll loop {"until":"last"` + graph, "task poll failed: until: line 1, column 1: a condition must be true or false, but it is an object", 0, 1},
 		"out of time":      {`poll loop {"until":"false","timeoutMs":2500,"delayMs":1000` + graph, "task poll failed: the task took longer than its timeoutMs", 2500 * time.Millisecond, 3},
 	} {
 		t.Run(name, func(t *testing.T) {

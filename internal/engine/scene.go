@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -72,15 +73,11 @@ func (s *scene) itemsOf(i int) ([]any, error) {
 	s.readTasks()
 	env, task := s.env, s.graph.Tasks[i]
 	env.Now, env.Path = s.tasks[i].StartedAt, s.prefix+task.ID
-	value, err := task.Nest.Items.Eval(&env)
+	items, err := task.Nest.Items.EvalList(&env)
 	if err != nil {
-		return nil, err
+		return nil, atMember("items", err)
 	}
-	items, isList := value.([]any)
-	switch {
-	case !isList:
-		return nil, &workflow.TaskError{Code: workflow.CodeExpression, Message: "items must give a list"}
-	case len(items) > workflow.ItemsMax:
+	if len(items) > workflow.ItemsMax {
 		return nil, &workflow.TaskError{Code: codeRunLimit, Message: fmt.Sprintf("items has %d items; there are at most %d", len(items), workflow.ItemsMax)}
 	}
 	if s.items == nil {
@@ -88,6 +85,17 @@ func (s *scene) itemsOf(i int) ([]any, error) {
 	}
 	s.items[i] = items
 	return items, nil
+}
+
+// atMember names the member of a task's config whose expression failed.
+func atMember(member string, err error) error {
+	failed, ok := errors.AsType[*expression.Error](err)
+	if !ok {
+		return err
+	}
+	at := *failed
+	at.Path = member
+	return &at
 }
 
 // testLast evaluates the until of a loop on the result of its last iteration.

@@ -80,6 +80,19 @@ func (x *Expression) EvalBool(env *Env) (bool, error) {
 	return met, nil
 }
 
+// EvalList evaluates an expression that must give a list.
+func (x *Expression) EvalList(env *Env) ([]any, error) {
+	v, err := x.Eval(env)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, place(problemf("a list is needed here, but it is %s", kind(v)), x.start)
+	}
+	return list, nil
+}
+
 // evalIn evaluates within a run that may serve several expressions.
 func (x *Expression) evalIn(r *run) (any, error) {
 	r.frame(x.vars, x.patterns)

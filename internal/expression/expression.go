@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type Expression struct {
 	constant bool                // whether it is a literal
 	patterns map[string]*pattern // regular expressions written as literals
 	start    Position
+	refusal  *Error // why it can be no condition
 }
 
 // Compile reads an expression and checks it: its syntax, that every root and
@@ -38,8 +40,50 @@ func compile(s *source, scope Scope) (*Expression, error) {
 	}
 	return &Expression{
 		source: s.text, eval: eval, refs: c.refs, vars: c.vars, builds: c.builds,
-		constant: isConstant(root), patterns: c.patterns, start: s.position(0),
+		constant: isConstant(root), patterns: c.patterns, start: s.position(0), refusal: c.refuse(root),
 	}, nil
+}
+
+// refuse says why something can be no condition: its form alone tells that it
+// gives neither true nor false.
+func (c *compiler) refuse(n ast.Node) *Error {
+	given := ""
+	switch n := n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		given = "a number"
+	case *ast.StringNode:
+		given = "text"
+	case *ast.NilNode:
+		given = "null"
+	case *ast.IdentifierNode:
+		if n.Value == "null" {
+			given = "null"
+		}
+	case *ast.ArrayNode:
+		given = "a list"
+	case *ast.MapNode:
+		given = "an object"
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			return c.refuse(n.Node)
+		}
+		given = "a number"
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "and", "&&", "or", "||":
+			return cmp.Or(c.refuse(n.Left), c.refuse(n.Right))
+		case "..":
+			given = "a list"
+		case "+":
+			given = "a number or text"
+		case "-", "*", "/", "%", "**", "^":
+			given = "a number"
+		}
+	}
+	if given == "" {
+		return nil
+	}
+	return place(problemf("a condition must be true or false, but this is %s", given), c.source.position(n.Location().From))
 }
 
 func isConstant(n ast.Node) bool {
@@ -65,6 +109,15 @@ func (x *Expression) Eval(env *Env) (any, error) {
 		return nil, err
 	}
 	return seal(v), nil
+}
+
+// CheckCondition returns an *Error if the expression can be no condition, since
+// whatever it is evaluated on it gives neither true nor false.
+func (x *Expression) CheckCondition() error {
+	if x.refusal == nil {
+		return nil
+	}
+	return x.refusal
 }
 
 // EvalBool evaluates a condition. A result that is not a boolean is an error.

@@ -316,6 +316,27 @@ func TestRefs(t *testing.T) {
 	require.Equal(t, `let q = input; q.tasks`, x.Source())
 }
 
+func TestCheckCondition(t *testing.T) {
+	t.Parallel()
+	for source, message := range map[string]string{
+		`1`: "column 1: a condition must be true or false, but this is a number", `"a"`: "this is text", `null`: "this is null", `nil`: "this is null",
+		`[true]`: "this is a list", `1..5`: "this is a list", `{"a": true}`: "this is an object", `-input.a`: "this is a number",
+		`input.a + input.b`: "column 9: a condition must be true or false, but this is a number or text", `input.a * 2`: "this is a number",
+		`not 1`: "column 5: a condition", `input.a and 1`: "column 13: a condition", `"a" or input.a`: "column 1: a condition",
+	} {
+		x, err := expression.Compile(source, all)
+		require.NoError(t, err)
+		require.ErrorContains(t, x.CheckCondition(), message, source)
+	}
+	for _, source := range []string{
+		`true`, `input.a`, `not input.a`, `1 < 2`, `1 in [1]`, `input.a ?? 1`, `input.a ? 1 : 2`, `input.a and true`, `any([1], # > 0)`,
+	} {
+		x, err := expression.Compile(source, all)
+		require.NoError(t, err)
+		require.NoError(t, x.CheckCondition(), source)
+	}
+}
+
 func TestConstant(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]any{

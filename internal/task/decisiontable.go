@@ -235,7 +235,7 @@ func (b *tableBuilder) cellExpression(r *workflow.ConfigReader, index int, sourc
 	if known, ok := b.expressions[key]; ok {
 		return known
 	}
-	compiled := r.With(expression.Scope{Column: !b.columns[index].valueless}).ExpressionAt(fmt.Sprintf("when[%d]", index), source)
+	compiled := r.With(expression.Scope{Column: !b.columns[index].valueless}).ConditionAt(fmt.Sprintf("when[%d]", index), source)
 	if compiled == nil {
 		b.faulty = true
 		return -1

@@ -144,7 +144,7 @@ func TestDecisionTableColumns(t *testing.T) {
 		{`{"field":"input.n"}`, `"[1..5]"`, `{"n":[3]}`, codeDecisionTable, "inputs[0]: the value is an object or an array, which"},
 		{`{"expr":"input.n * 2"}`, `">= 5"`, `{}`, workflow.CodeExpression, "inputs[0].expr: "},
 		{`{"field":"input.n"}`, `"$ * 2 > 5"`, `{}`, workflow.CodeExpression, "rules[0].when[0]: "},
-		{`{"field":"input.n"}`, `"$ + 1"`, `{"n":1}`, workflow.CodeExpression, "rules[0].when[0]: "},
+		{`{"field":"input.n"}`, `"$ ?? 1"`, `{"n":1}`, workflow.CodeExpression, "rules[0].when[0]: "},
 	} {
 		failed := failing(t, program(t, "decision-table", fmt.Sprintf(config, c.column, c.cell)), c.input)
 		require.Equal(t, c.code, failed.Code, c.column+c.cell)
@@ -183,6 +183,9 @@ func TestDecisionTableRefusals(t *testing.T) {
 		{table(field, out, `{"when":["gold"],"then":[1]}`), at + "rules[0].when[0]", ""},
 		{table(field, out, `{"when":["[1..\"a\"]"],"then":[1]}`), at + "rules[0].when[0]", "both ends"},
 		{table(field, out, `{"when":["> true"],"then":[1]}`), at + "rules[0].when[0]", "only numbers and texts"},
+		{table(field, out, `{"when":["1..5"],"then":[1]}`), at + "rules[0].when[0]", "a condition must be true or false, but this is a list"},
+		{table(field, out, `{"when":["$ + 1"],"then":[1]}`), at + "rules[0].when[0]", "a condition must be true or false"},
+		{table(field, out, `{"when":["not(not(1))"],"then":[1]}`), at + "rules[0].when[0]", "but this is a number"},
 		{table(field, out, `{"when":[[1]],"then":[1]}`), at + "rules[0].when[0]", "must be a text, a number or a boolean"},
 		{table(`{}`, out, `{"when":["> 5"],"then":[1]}`), at + "rules[0].when[0]", "neither field nor expr"},
 		{table(`{}`, out, `{"when":["$ > 5"],"then":[1]}`), at + "rules[0].when[0]", "$"},

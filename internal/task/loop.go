@@ -20,7 +20,7 @@ func (loopType) Compile(c *workflow.ConfigReader) workflow.Program {
 	c.Require("until", "tasks")
 	nest := &workflow.Nest{
 		Kind:          workflow.NestLoop,
-		Until:         c.With(inner).Expression("until"),
+		Until:         c.With(inner).Condition("until"),
 		Delay:         time.Duration(c.Int("delayMs", 0, 0, int(loopDelayMax.Milliseconds()))) * time.Millisecond,
 		IterationsMax: c.Int("maxIterations", iterationsDefault, 1, workflow.IterationsMax),
 		Graph:         c.Graph(inner),

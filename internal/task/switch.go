@@ -34,7 +34,7 @@ func (switchType) Compile(c *workflow.ConfigReader) workflow.Program {
 	s := &switchTask{}
 	for _, item := range c.Objects("cases") {
 		item.Require("when", "goto")
-		s.cases = append(s.cases, switchCase{when: item.Expression("when"), target: item.Goto("goto")})
+		s.cases = append(s.cases, switchCase{when: item.Condition("when"), target: item.Goto("goto")})
 	}
 	s.otherwise = c.Otherwise("default")
 	s.all = c.Choice("mode", switchFirst, switchAll) == switchAll

@@ -193,6 +193,29 @@ func (c *ConfigReader) Expression(name string) *expression.Expression {
 	return c.ExpressionAt(name, source)
 }
 
+// Condition reads an expression that gives true or false; nil where absent or
+// faulty.
+func (c *ConfigReader) Condition(name string) *expression.Expression {
+	return c.condition(name, c.Expression(name))
+}
+
+// ConditionAt compiles a condition found at path within this object; nil where
+// faulty.
+func (c *ConfigReader) ConditionAt(path, source string) *expression.Expression {
+	return c.condition(path, c.ExpressionAt(path, source))
+}
+
+func (c *ConfigReader) condition(path string, compiled *expression.Expression) *expression.Expression {
+	if compiled == nil {
+		return nil
+	}
+	if err := compiled.CheckCondition(); err != nil {
+		c.Fault(path, "%s", err)
+		return nil
+	}
+	return compiled
+}
+
 // Template reads a text with {{ … }}; nil where absent or faulty.
 func (c *ConfigReader) Template(name string) *expression.Template {
 	c.note(name, ConfigSchema{Type: "string", Language: LanguageTemplate})

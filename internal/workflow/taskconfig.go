@@ -84,7 +84,7 @@ func (t *taskConfig) refer(path string, ids []string) {
 
 // common reads what every config may have (decisions 4.3).
 func (t *taskConfig) common() {
-	t.task.When = t.root.Expression("when")
+	t.task.When = t.root.Condition("when")
 	t.task.Timeout = milliseconds(t.root, "timeoutMs", 0, 1, t.timeout)
 	if retry := t.root.Object("retry"); retry != nil {
 		t.retry(retry)

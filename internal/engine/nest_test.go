@@ -112,6 +112,26 @@ func TestForEach(t *testing.T) {
 	}
 }
 
+// TestFutureWaits holds that a signal is kept for runs that have not begun, but
+// not for one that the items or the iterations leave no room for.
+func TestFutureWaits(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	plan := w.plan(t, "", `each each {"items":"input.items","concurrency":1,"tasks":[{"id":"poll","type":"loop",`+
+		`"config":{"until":"false","max":3,"tasks":[{"id":"ask","type":"wait"}]}}]}`)
+	state := NewState(plan, "e1")
+	require.NotNil(t, FutureWait(plan, state, "each[2].poll[0].ask"), "nobody has counted the items")
+	verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(2)}, nil)
+	require.NoError(t, err)
+	require.Nil(t, verdict.Outcome)
+	for path, known := range map[string]bool{
+		"each[0].poll[1].ask": true, "each[1].poll[2].ask": true,
+		"each[2].poll[0].ask": false, "each[0].poll[3].ask": false, "each[1].poll[3].ask": false,
+	} {
+		require.Equal(t, known, FutureWait(plan, state, path) != nil, path)
+	}
+}
+
 func TestForEachRefusesWhatIsNoList(t *testing.T) {
 	t.Parallel()
 	w := &world{}

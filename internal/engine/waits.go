@@ -73,6 +73,9 @@ func FutureWait(plan *workflow.Plan, state *State, path string) *workflow.Wait {
 			return nil
 		}
 		index, _ := strconv.Atoi(parts[2])
+		if task.Nest.Kind == workflow.NestLoop && index >= task.Nest.IterationsMax {
+			return nil
+		}
 		var over bool
 		if tasks, over = framesOf(tasks, i, index); over {
 			return nil
@@ -85,7 +88,7 @@ func FutureWait(plan *workflow.Plan, state *State, path string) *workflow.Wait {
 }
 
 // framesOf returns the tasks of a run, nil if it has not begun, and whether it
-// is over.
+// is over or will never be.
 func framesOf(tasks []TaskState, i, index int) (run []TaskState, over bool) {
 	if tasks == nil {
 		return nil, false
@@ -93,7 +96,8 @@ func framesOf(tasks []TaskState, i, index int) (run []TaskState, over bool) {
 	switch t := &tasks[i]; t.Status {
 	case StatusPending, StatusRunning, StatusWaiting:
 		if t.Nested == nil || index >= t.Nested.Next {
-			return nil, false
+			counted := t.Nested != nil && t.Nested.Phase != PhaseItems && t.Nested.Count > 0
+			return nil, counted && index >= t.Nested.Count
 		}
 		frame := t.Nested.frame(index)
 		if frame == nil || frame.Status != StatusRunning && frame.Status != StatusPending {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,13 @@ func (b *bureau) set(status int, delay time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.status, b.delay = status, delay
+}
+
+// asked returns the Idempotency-Keys of the calls so far.
+func (b *bureau) asked() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.keys)
 }
 
 // workflow asks the bureau once.
@@ -128,7 +136,7 @@ func TestExecuteWithEffects(t *testing.T) {
 
 	answer := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
 	require.Equal(t, "712.50", answer.Text("output.score"))
-	require.Equal(t, []string{answer.Text("executionId") + "/ask"}, b.keys)
+	require.Equal(t, []string{answer.Text("executionId") + "/ask"}, b.asked())
 
 	b.set(http.StatusInternalServerError, 0)
 	failed := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)

@@ -44,7 +44,7 @@ func TestRetry(t *testing.T) {
 	c.Get(t, "/v1/executions/"+id+"/output").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "EXECUTION_NOT_FINISHED")
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
 	require.Equal(t, `{"attempt":2,"second":712.50}`, c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("output"))
-	require.Equal(t, []string{id + "/first", id + "/second", id + "/second/2"}, b.keys, "what completed is not called again")
+	require.Equal(t, []string{id + "/first", id + "/second", id + "/second/2"}, b.asked(), "what completed is not called again")
 
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK).Text("retryable"))

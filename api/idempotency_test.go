@@ -72,7 +72,7 @@ func TestIdempotencyUnderParallelCalls(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		require.Len(t, b.keys, 4, "asked once by each: the failed execution, its retry and the two others")
+		require.Len(t, b.asked(), 4, "asked once by each: the failed execution, its retry and the two others")
 	})
 }
 

@@ -75,6 +75,9 @@ func (s *Server) controlBatch(do func(ctx context.Context, tenantID, id uuid.UUI
 		if err != nil {
 			return nil, err
 		}
+		if err := s.checkSandboxBatch(ctx, id); err != nil {
+			return nil, err
+		}
 		if err := do(ctx, principal(ctx).TenantID, id); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // A client of the sandbox makes test executions only (decisions 2.4): nor does
-// it run again, end or signal what is no test, though it may read it.
+// it run again, pause, end or signal what is no test, though it may read it.
 
 func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error {
 	p := principal(ctx)

@@ -23,6 +23,14 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 		batch := caller.Post(t, path+"-batch", apitest.Raw(`{"workflowInput":{"items":[{}]}}`)).Expect(http.StatusAccepted).Text("executionBatchId")
 		awaitBatch(t, caller, batch)
 		sandbox.Get(t, "/v1/executions/"+id).Expect(http.StatusOK)
+		for _, verb := range []string{"pause", "resume", "cancel"} {
+			controlled := sandbox.Post(t, "/v1/execution-batches/"+batch+"/"+verb, nil)
+			if status == http.StatusForbidden {
+				controlled.Expect(http.StatusForbidden)
+			} else {
+				controlled.Expect(http.StatusConflict) // its own, which has ended
+			}
+		}
 		retries := []*apitest.Answer{
 			sandbox.Post(t, "/v1/executions/"+id+"/retry", nil),
 			sandbox.Post(t, "/v1/execution-batches/"+batch+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)),
@@ -41,4 +49,5 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 	c.Post(t, "/v1/executions/"+waits+"/cancel", nil).Expect(http.StatusOK)
 	sandbox.Post(t, "/v1/executions/"+unknownID+"/retry", nil).Expect(http.StatusNotFound)
 	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)).Expect(http.StatusNotFound)
+	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/pause", nil).Expect(http.StatusNotFound)
 }

@@ -42,6 +42,11 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 		return nil
 	}
 	packageID, err := s.replaceDraft(ctx, tenantID, &row)
+	if errors.Is(err, errOvertaken) {
+		// Another writer began in between. It may be one that was cut off while its
+		// commit was on its way, so this one begins after it.
+		return s.postProcess(ctx, tenantID, batchID)
+	}
 	if err != nil {
 		return err
 	}

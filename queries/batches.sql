@@ -1,3 +1,7 @@
+-- Statements about items find them by batch and index or by id. They compare the
+-- tenant with IS NOT DISTINCT FROM, which no index serves: else PostgreSQL, while
+-- it has no statistics yet, reads the index of all of the tenant's executions too.
+
 -- name: BatchInsert :execrows
 -- Records a batch if its workflow is still active; no row means that it is not.
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, description,
@@ -107,7 +111,7 @@ WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index
 -- name: BatchPreProcessingEnd :execrows
 UPDATE execution_batches b SET status = @status, pre_processing_result = @result, updated_at = now(),
     fed_until = CASE WHEN EXISTS (
-        SELECT FROM executions e WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
+        SELECT FROM executions e WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE @status::text WHEN 'pre_processing_failed' THEN now() END
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'pre_processing';
 
@@ -131,7 +135,7 @@ FOR UPDATE;
 -- name: BatchItemsListPending :many
 -- The items from an index on that are to be run, in their order.
 SELECT item_index::integer FROM executions
-WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer AND status = 'pending'
+WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer AND status = 'pending'
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchChunksList :many
@@ -159,8 +163,11 @@ FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
     (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
     (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = ANY (@indexes::integer[]);
+FROM unnest(@indexes::integer[]) AS wanted (item_index)
+CROSS JOIN LATERAL (
+    SELECT * FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND x.batch_id = @batch_id::uuid AND x.item_index = wanted.item_index LIMIT 1) AS e
+JOIN execution_payloads p ON p.execution_id = e.id;
 
 -- name: BatchItemsCheckpoint :many
 -- Makes the states of items durable, and those that begin this process' as long
@@ -175,15 +182,14 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
         tasks_completed = item.tasks_completed, tasks_failed = item.tasks_failed
     FROM item
-    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.id = ANY (@ids::uuid[]) AND e.batch_id = @batch_id::uuid
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = item.id AND e.batch_id IS NOT DISTINCT FROM @batch_id::uuid
       AND (e.lease_token = item.lease_token OR item.begins AND e.status = 'pending' AND e.lease_token IS NULL AND EXISTS (
           SELECT FROM execution_batches b
           WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
-    RETURNING e.id
+    RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = item.state::json
-    FROM held JOIN item ON item.id = held.id
-    WHERE p.execution_id = held.id AND p.execution_id = ANY (@ids::uuid[])
+    UPDATE execution_payloads p SET state = held.state::json
+    FROM held WHERE p.execution_id = held.id
 )
 SELECT id FROM held;
 
@@ -193,7 +199,7 @@ SELECT id FROM held;
 SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
     (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
   AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer AND e.status = 'pending'
 ORDER BY e.item_index;
 
@@ -214,13 +220,12 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), completed_at = item.completed_at,
         tags = CASE item.tags WHEN '[]' THEN e.tags ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, lease_token = NULL, lease_process_id = NULL
     FROM item
-    WHERE e.tenant_id = @tenant_id AND e.id = item.id AND e.id = ANY (@ids::uuid[]) AND e.batch_id = @batch_id::uuid AND e.status IN ('pending', 'running')
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = item.id AND e.batch_id IS NOT DISTINCT FROM @batch_id::uuid AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(item.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
-    RETURNING e.id, e.status, e.source_failed
+    RETURNING e.id, e.status, e.source_failed, item.state, item.result
 ), payload AS (
-    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = item.result::json
-    FROM ended JOIN item ON item.id = ended.id
-    WHERE p.execution_id = ended.id AND p.execution_id = ANY (@ids::uuid[])
+    UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
+    FROM ended WHERE p.execution_id = ended.id
 ), counted AS (
     SELECT count(*) AS items, count(*) FILTER (WHERE ended.status = 'completed') AS completed,
         count(*) FILTER (WHERE ended.status = 'completed' AND ended.source_failed) AS source_failed
@@ -309,8 +314,9 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing'
 -- A page of ended items with their payloads, in their order.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.status, e.status_code, p.input, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
-ORDER BY e.item_index LIMIT @items_max;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
+  AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer
+ORDER BY e.item_index;
 
 -- name: BatchComplete :execrows
 -- No row: another process has taken the writing over.
@@ -334,11 +340,11 @@ WHERE tenant_id = @tenant_id AND id = @id AND cancel_requested_at IS NULL
 UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updated_at = now(),
     fed_until = COALESCE((
         SELECT min(e.item_index) FROM executions e
-        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+        WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
     chunks_fed_until = 0,
     items_enqueued = (
         SELECT count(*) FROM executions e
-        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
+        WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'paused'
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
@@ -357,7 +363,7 @@ RETURNING b.status, before.status = 'paused' AS was_paused;
 -- Ends some of the items that have not begun, and counts them. No row: none is left.
 WITH item AS (
     SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-    WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.status = 'pending'
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid AND e.status = 'pending'
       AND b.status = 'processing' AND b.cancel_requested_at IS NOT NULL
     ORDER BY e.item_index LIMIT @items_max
     FOR UPDATE OF e SKIP LOCKED
@@ -377,12 +383,12 @@ WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0;
 -- name: BatchItemsListWaiting :many
 -- Items that have begun and that no process holds: they wait.
 SELECT id FROM executions
-WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
+WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchItemsCountToRetry :one
 SELECT count(*)::integer FROM executions
-WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid
+WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid
   AND (@failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed);
 
 -- name: BatchItemsListToRetry :many
@@ -391,7 +397,7 @@ WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid
 SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
     (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
   AND (@failed::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND e.status = 'completed' AND e.source_failed)
 ORDER BY e.item_index LIMIT @items_max;
 
@@ -434,18 +440,18 @@ WITH batch AS (
     RETURNING b.id, b.tenant_id
 ), refused AS (
     UPDATE executions e SET attempt = e.attempt + 1
-    FROM batch WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = ANY (@refused_ids::uuid[])
+    FROM batch WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = ANY (@refused_ids::uuid[])
 ), item AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@tasks_completed::integer[]) AS tasks_completed
 ), retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
         tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
-    FROM batch, item WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = item.id
-    RETURNING e.id
+    FROM batch, item WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = item.id
+    RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = NULL
-    FROM retried JOIN item ON item.id = retried.id WHERE p.execution_id = retried.id
+    UPDATE execution_payloads p SET state = NULLIF(retried.state, '')::json, result = NULL
+    FROM retried WHERE p.execution_id = retried.id
 )
 SELECT FROM batch;
 
@@ -461,7 +467,7 @@ RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_un
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
   AND (sqlc.narg('status')::text IS NULL OR e.status = sqlc.narg('status'))
   AND (sqlc.narg('after')::uuid IS NULL OR e.item_index > (
       SELECT a.item_index FROM executions a WHERE a.tenant_id = @tenant_id AND a.id = sqlc.narg('after')))
@@ -472,7 +478,7 @@ LIMIT @row_limit OFFSET @row_offset;
 -- Exact up to @count_max.
 SELECT count(*) FROM (
     SELECT FROM executions
-    WHERE tenant_id = @tenant_id AND batch_id = @batch_id::uuid
+    WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid
       AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     LIMIT @count_max::bigint
 ) AS matching;

@@ -520,6 +520,7 @@ func (q *Queries) BatchGetForUpdate(ctx context.Context, db DBTX, arg BatchGetFo
 }
 
 const batchInsert = `-- name: BatchInsert :execrows
+
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, description,
     is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
 SELECT $1, $2, w.id, w.alias, w.version, $3, $4, $5,
@@ -544,6 +545,9 @@ type BatchInsertParams struct {
 	WorkflowID       uuid.UUID
 }
 
+// Statements about items find them by batch and index or by id. They compare the
+// tenant with IS NOT DISTINCT FROM, which no index serves: else PostgreSQL, while
+// it has no statistics yet, reads the index of all of the tenant's executions too.
 // Records a batch if its workflow is still active; no row means that it is not.
 func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, batchInsert,
@@ -611,7 +615,7 @@ func (q *Queries) BatchInsertRepetition(ctx context.Context, db DBTX, arg BatchI
 const batchItemCount = `-- name: BatchItemCount :one
 SELECT count(*) FROM (
     SELECT FROM executions
-    WHERE tenant_id = $1 AND batch_id = $2::uuid
+    WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid
       AND ($3::text IS NULL OR status = $3)
     LIMIT $4::bigint
 ) AS matching
@@ -693,7 +697,7 @@ const batchItemList = `-- name: BatchItemList :many
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid
   AND ($3::text IS NULL OR e.status = $3)
   AND ($4::uuid IS NULL OR e.item_index > (
       SELECT a.item_index FROM executions a WHERE a.tenant_id = $1 AND a.id = $4))
@@ -769,7 +773,7 @@ func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListP
 const batchItemsCancel = `-- name: BatchItemsCancel :execrows
 WITH item AS (
     SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-    WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.status = 'pending'
+    WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid AND e.status = 'pending'
       AND b.status = 'processing' AND b.cancel_requested_at IS NOT NULL
     ORDER BY e.item_index LIMIT $3
     FOR UPDATE OF e SKIP LOCKED
@@ -821,15 +825,14 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
         tasks_completed = item.tasks_completed, tasks_failed = item.tasks_failed
     FROM item
-    WHERE e.tenant_id = $10 AND e.id = item.id AND e.id = ANY ($1::uuid[]) AND e.batch_id = $11::uuid
+    WHERE e.tenant_id IS NOT DISTINCT FROM $10::uuid AND e.id = item.id AND e.batch_id IS NOT DISTINCT FROM $11::uuid
       AND (e.lease_token = item.lease_token OR item.begins AND e.status = 'pending' AND e.lease_token IS NULL AND EXISTS (
           SELECT FROM execution_batches b
           WHERE b.tenant_id = $10 AND b.id = $11::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
-    RETURNING e.id
+    RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = item.state::json
-    FROM held JOIN item ON item.id = held.id
-    WHERE p.execution_id = held.id AND p.execution_id = ANY ($1::uuid[])
+    UPDATE execution_payloads p SET state = held.state::json
+    FROM held WHERE p.execution_id = held.id
 )
 SELECT id FROM held
 `
@@ -884,7 +887,7 @@ func (q *Queries) BatchItemsCheckpoint(ctx context.Context, db DBTX, arg BatchIt
 
 const batchItemsCountToRetry = `-- name: BatchItemsCountToRetry :one
 SELECT count(*)::integer FROM executions
-WHERE tenant_id = $1 AND batch_id = $2::uuid
+WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid
   AND ($3::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $4::boolean AND status = 'completed' AND source_failed)
 `
 
@@ -944,13 +947,12 @@ WITH item AS (
         started_at = COALESCE(e.started_at, item.started_at), completed_at = item.completed_at,
         tags = CASE item.tags WHEN '[]' THEN e.tags ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, lease_token = NULL, lease_process_id = NULL
     FROM item
-    WHERE e.tenant_id = $2 AND e.id = item.id AND e.id = ANY ($4::uuid[]) AND e.batch_id = $3::uuid AND e.status IN ('pending', 'running')
+    WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.id = item.id AND e.batch_id IS NOT DISTINCT FROM $3::uuid AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(item.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
-    RETURNING e.id, e.status, e.source_failed
+    RETURNING e.id, e.status, e.source_failed, item.state, item.result
 ), payload AS (
-    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = item.result::json
-    FROM ended JOIN item ON item.id = ended.id
-    WHERE p.execution_id = ended.id AND p.execution_id = ANY ($4::uuid[])
+    UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
+    FROM ended WHERE p.execution_id = ended.id
 ), counted AS (
     SELECT count(*) AS items, count(*) FILTER (WHERE ended.status = 'completed') AS completed,
         count(*) FILTER (WHERE ended.status = 'completed' AND ended.source_failed) AS source_failed
@@ -1042,14 +1044,17 @@ const batchItemsGet = `-- name: BatchItemsGet :many
 SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
     (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
     (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index = ANY ($3::integer[])
+FROM unnest($1::integer[]) AS wanted (item_index)
+CROSS JOIN LATERAL (
+    SELECT id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, billable_id, borrower_id, tags, is_test, rescore_of, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code, attempt, tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM $2::uuid AND x.batch_id = $3::uuid AND x.item_index = wanted.item_index LIMIT 1) AS e
+JOIN execution_payloads p ON p.execution_id = e.id
 `
 
 type BatchItemsGetParams struct {
+	Indexes  []int32
 	TenantID uuid.UUID
 	BatchID  uuid.UUID
-	Indexes  []int32
 }
 
 type BatchItemsGetRow struct {
@@ -1068,7 +1073,7 @@ type BatchItemsGetRow struct {
 
 // Items and how far they are, with their input where that is nowhere yet.
 func (q *Queries) BatchItemsGet(ctx context.Context, db DBTX, arg BatchItemsGetParams) ([]BatchItemsGetRow, error) {
-	rows, err := db.Query(ctx, batchItemsGet, arg.TenantID, arg.BatchID, arg.Indexes)
+	rows, err := db.Query(ctx, batchItemsGet, arg.Indexes, arg.TenantID, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
@@ -1103,7 +1108,7 @@ const batchItemsGetPending = `-- name: BatchItemsGetPending :many
 SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
     (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid
   AND e.item_index >= $3::integer AND e.item_index < $4::integer AND e.status = 'pending'
 ORDER BY e.item_index
 `
@@ -1261,7 +1266,7 @@ func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsI
 
 const batchItemsListPending = `-- name: BatchItemsListPending :many
 SELECT item_index::integer FROM executions
-WHERE tenant_id = $1 AND batch_id = $2::uuid AND item_index >= $3::integer AND status = 'pending'
+WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND item_index >= $3::integer AND status = 'pending'
 ORDER BY item_index LIMIT $4
 `
 
@@ -1301,15 +1306,16 @@ func (q *Queries) BatchItemsListPending(ctx context.Context, db DBTX, arg BatchI
 const batchItemsListResults = `-- name: BatchItemsListResults :many
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.status, e.status_code, p.input, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index >= $3::integer
-ORDER BY e.item_index LIMIT $4
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid
+  AND e.item_index >= $3::integer AND e.item_index < $4::integer
+ORDER BY e.item_index
 `
 
 type BatchItemsListResultsParams struct {
 	TenantID  uuid.UUID
 	BatchID   uuid.UUID
 	FirstItem int32
-	ItemsMax  int32
+	EndItem   int32
 }
 
 type BatchItemsListResultsRow struct {
@@ -1329,7 +1335,7 @@ func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchI
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
-		arg.ItemsMax,
+		arg.EndItem,
 	)
 	if err != nil {
 		return nil, err
@@ -1362,7 +1368,7 @@ const batchItemsListToRetry = `-- name: BatchItemsListToRetry :many
 SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
     (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.batch_id = $2::uuid AND e.item_index >= $3::integer
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid AND e.item_index >= $3::integer
   AND ($4::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND e.status = 'completed' AND e.source_failed)
 ORDER BY e.item_index LIMIT $6
 `
@@ -1423,7 +1429,7 @@ func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchI
 
 const batchItemsListWaiting = `-- name: BatchItemsListWaiting :many
 SELECT id FROM executions
-WHERE tenant_id = $1 AND batch_id = $2::uuid AND status = 'running' AND lease_token IS NULL
+WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND status = 'running' AND lease_token IS NULL
 ORDER BY item_index LIMIT $3
 `
 
@@ -1465,18 +1471,18 @@ WITH batch AS (
     RETURNING b.id, b.tenant_id
 ), refused AS (
     UPDATE executions e SET attempt = e.attempt + 1
-    FROM batch WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = ANY ($7::uuid[])
+    FROM batch WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = ANY ($7::uuid[])
 ), item AS (
     SELECT unnest($8::uuid[]) AS id, unnest($9::text[]) AS state, unnest($10::integer[]) AS tasks_completed
 ), retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
         tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
-    FROM batch, item WHERE e.tenant_id = batch.tenant_id AND e.batch_id = batch.id AND e.id = item.id
-    RETURNING e.id
+    FROM batch, item WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = item.id
+    RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = NULLIF(item.state, '')::json, result = NULL
-    FROM retried JOIN item ON item.id = retried.id WHERE p.execution_id = retried.id
+    UPDATE execution_payloads p SET state = NULLIF(retried.state, '')::json, result = NULL
+    FROM retried WHERE p.execution_id = retried.id
 )
 SELECT FROM batch
 `
@@ -1720,7 +1726,7 @@ func (q *Queries) BatchPreProcessingBegin(ctx context.Context, db DBTX, arg Batc
 const batchPreProcessingEnd = `-- name: BatchPreProcessingEnd :execrows
 UPDATE execution_batches b SET status = $1, pre_processing_result = $2, updated_at = now(),
     fed_until = CASE WHEN EXISTS (
-        SELECT FROM executions e WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
+        SELECT FROM executions e WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE $1::text WHEN 'pre_processing_failed' THEN now() END
 WHERE b.tenant_id = $3 AND b.id = $4 AND b.status = 'pre_processing'
 `
@@ -1822,11 +1828,11 @@ const batchResume = `-- name: BatchResume :one
 UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updated_at = now(),
     fed_until = COALESCE((
         SELECT min(e.item_index) FROM executions e
-        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
+        WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending'), b.items_total),
     chunks_fed_until = 0,
     items_enqueued = (
         SELECT count(*) FROM executions e
-        WHERE e.tenant_id = b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
+        WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'paused'
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `

@@ -61,7 +61,7 @@ func (s *Service) writePackage(ctx context.Context, tenantID, packageID uuid.UUI
 	if err != nil {
 		return err
 	}
-	if err := s.writeItems(ctx, tenantID, row.ID, r); err != nil {
+	if err := s.writeItems(ctx, tenantID, row.ID, row.ItemsTotal, r); err != nil {
 		return fmt.Errorf("write the results of batch %s: %w", row.ID, err)
 	}
 	if err := r.writeManifest(row, s.Clock()); err != nil {
@@ -155,16 +155,16 @@ func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID,
 }
 
 // writeItems writes one page of results while the next is read.
-func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, r *report) error {
+func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
 	pages := make(chan []queries.BatchItemsListResultsRow)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(pages)
-		for first := int32(0); ; {
+		for first := int32(0); first < total; first += pageItems {
 			page, err := s.q.BatchItemsListResults(ctx, s.Pool, queries.BatchItemsListResultsParams{
-				TenantID: tenantID, BatchID: batchID, FirstItem: first, ItemsMax: pageItems,
+				TenantID: tenantID, BatchID: batchID, FirstItem: first, EndItem: first + pageItems,
 			})
-			if err != nil || len(page) == 0 {
+			if err != nil {
 				return postgres.Translate(err)
 			}
 			select {
@@ -172,8 +172,8 @@ func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, r
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			first = page[len(page)-1].ItemIndex + 1
 		}
+		return nil
 	})
 	group.Go(func() error {
 		for page := range pages {

@@ -133,6 +133,9 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	if unscoped.role != "" {
 		config.ConnConfig.RuntimeParams["role"] = unscoped.role
 	}
+	if options.Unscoped != SeesAsUser {
+		planByKeys(config.ConnConfig.RuntimeParams)
+	}
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleTxTimeMax)
 	if options.StatementTimeMax > 0 {
 		config.ConnConfig.RuntimeParams["statement_timeout"] = milliseconds(options.StatementTimeMax)
@@ -144,6 +147,16 @@ func setConn(config *pgx.ConnConfig, name string) {
 	config.ConnectTimeout = connectTimeMax
 	config.RuntimeParams["application_name"] = name
 	config.RuntimeParams["timezone"] = "UTC"
+}
+
+// planByKeys has statements find their rows by the keys that they name, whatever
+// the planner's statistics are. A new partition has none, a plan is kept while a
+// table grows from ten rows to a million, and what is best for ten, to read the
+// whole table, is read again for every group of items.
+func planByKeys(params map[string]string) {
+	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		params[way] = "off"
+	}
 }
 
 // scanInUTC has timestamptz come back in UTC; pgx's default is the machine's zone.

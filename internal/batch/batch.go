@@ -73,16 +73,15 @@ type Service struct {
 	loads       *gatherer[*loading]
 	checkpoints *gatherer[*checkpoint]
 	ends        *gatherer[*ended]
-	// ranges bounds how many ranges of items without effects, which keep a
-	// processor busy, run at a time.
-	ranges   chan struct{}
+	// turns bounds how much that keeps a processor busy is done at a time.
+	turns    *turns
 	columns  knownColumns
 	circuits circuits
 }
 
 // New returns a service.
 func New(c Config) *Service {
-	s := &Service{Config: c, q: queries.New(), ranges: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Service{Config: c, q: queries.New(), turns: newTurns(runtime.GOMAXPROCS(0))}
 	s.loads, s.checkpoints, s.ends = newGatherer(s.load), newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s
 }

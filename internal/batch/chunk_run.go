@@ -33,7 +33,7 @@ type chunk struct {
 // runChunk runs the items of a chunk in memory and records them in one
 // statement. It is left alone while the batch is paused or once it is cancelled.
 func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32) error {
-	leave, err := s.enter(ctx)
+	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
 		return err
 	}

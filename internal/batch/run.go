@@ -111,7 +111,7 @@ func (s *Service) End(ctx context.Context, f *execution.Finished) error {
 // runRange runs recorded items without effects, and writes their results in one
 // statement. Others get jobs of their own.
 func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32, plan *workflow.Plan) error {
-	leave, err := s.enter(ctx)
+	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
 		return err
 	}
@@ -156,17 +156,6 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		return s.enqueue(ctx, tx, batchID, runsOf(tenantID, batchID, alone, 1))
 	})
-}
-
-// enter waits until one more may keep a processor busy; leave is to be called
-// when it is done.
-func (s *Service) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case s.ranges <- struct{}{}:
-		return func() { <-s.ranges }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 func customOf(batchID uuid.UUID, text []byte) (any, error) {

@@ -1,0 +1,114 @@
+package batch
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// waitFor queues a turn without waiting for it.
+func waitFor(t *turns, tenant, batch byte) *turn {
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, given: make(chan struct{})}
+	t.queue(mine)
+	return mine
+}
+
+func (mine *turn) hasPlace() bool {
+	select {
+	case <-mine.given:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ waiting, want []string }{
+		"one batch":                           {[]string{"1a", "1a"}, []string{"1a", "1a"}},
+		"batches of a tenant":                 {[]string{"1a", "1a", "1a", "1b", "1b"}, []string{"1a", "1b", "1a", "1b", "1a"}},
+		"a small one of another tenant":       {[]string{"1a", "1a", "1a", "2a"}, []string{"1a", "2a", "1a", "1a"}},
+		"a tenant of many batches beside one": {[]string{"1a", "1b", "1c", "1d", "2a", "2a"}, []string{"1a", "2a", "1b", "2a", "1c", "1d"}},
+	} {
+		places := newTurns(1)
+		waitFor(places, '1', 'a') // takes the place
+		queued := make([]*turn, len(c.waiting))
+		for i, who := range c.waiting {
+			queued[i] = waitFor(places, who[0], who[1])
+		}
+		var order []string
+		for range queued {
+			places.leave()
+			for i, mine := range queued {
+				if mine != nil && mine.hasPlace() {
+					order, queued[i] = append(order, c.waiting[i]), nil
+				}
+			}
+		}
+		require.Equal(t, c.want, order, name)
+	}
+}
+
+// However turns come and end: while anybody of a tenant waits, each other tenant
+// has one turn at most, no place stays empty, and none is given twice.
+func TestTurnsAreFair(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const most = 2
+		places, waiting, working := newTurns(most), []*turn{}, 0
+		since := map[uuid.UUID]map[uuid.UUID]int{} // of a tenant that waits: the turns of the others
+		note := func() {
+			left := waiting[:0]
+			for _, mine := range waiting {
+				if !mine.hasPlace() {
+					left = append(left, mine)
+					continue
+				}
+				working++
+				delete(since, mine.tenantID)
+				for _, others := range since {
+					others[mine.tenantID]++
+					require.LessOrEqual(t, others[mine.tenantID], 1)
+				}
+			}
+			waiting = left
+			for _, mine := range waiting {
+				if since[mine.tenantID] == nil {
+					since[mine.tenantID] = map[uuid.UUID]int{}
+				}
+			}
+			require.Equal(t, min(most, working+len(waiting)), working)
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if working > 0 && rapid.Bool().Draw(t, "ends") {
+				working--
+				places.leave()
+			} else {
+				waiting = append(waiting, waitFor(places, rapid.ByteRange(1, 3).Draw(t, "tenant"), rapid.ByteRange(1, 3).Draw(t, "batch")))
+			}
+			note()
+		}
+	})
+}
+
+// Who gives up while waiting leaves no place behind.
+func TestTurnsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	places := newTurns(1)
+	leave, err := places.take(t.Context(), uuid.New(), uuid.New())
+	require.NoError(t, err)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = places.take(gone, uuid.New(), uuid.New())
+	require.ErrorIs(t, err, context.Canceled)
+	leave()
+	_, err = places.take(gone, uuid.New(), uuid.New()) // given a place or not, it is free again
+	if err == nil {
+		places.leave()
+	}
+	_, err = places.take(t.Context(), uuid.New(), uuid.New())
+	require.NoError(t, err)
+}

@@ -101,7 +101,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		config.Queues = map[string]river.QueueConfig{
 			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: pollInterval},
 			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
-			QueueBatchStage:  {MaxWorkers: 4, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueBatchStage:  {MaxWorkers: 32, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
 			// Somebody waits for a code, and each waits for a provider.

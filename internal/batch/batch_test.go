@@ -49,10 +49,11 @@ func upload(tb testing.TB, c *apitest.Caller, name, text string) string {
 }
 
 type record struct {
-	ID     string `json:"executionBatchId"`
-	Status string `json:"status"`
-	Label  string `json:"label"`
-	State  struct {
+	ID        string    `json:"executionBatchId"`
+	Status    string    `json:"status"`
+	Label     string    `json:"label"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	State     struct {
 		Summary struct{ Total, Completed, Failed, Pending, UnsuccessfulSources int } `json:"batchItemsExecutionsSummary"`
 	} `json:"state"`
 	Outputs struct {

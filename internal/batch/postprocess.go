@@ -154,7 +154,7 @@ func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID,
 	return r, nil
 }
 
-// writeItems writes one page of results while the next is read.
+// writeItems writes one page of results, which is a turn, while the next is read.
 func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
 	pages := make(chan []queries.BatchItemsListResultsRow)
 	group, ctx := errgroup.WithContext(ctx)
@@ -177,15 +177,28 @@ func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, t
 	})
 	group.Go(func() error {
 		for page := range pages {
-			for i := range page {
-				if err := r.write(&page[i]); err != nil {
-					return err
-				}
+			leave, err := s.turns.take(ctx, tenantID, batchID)
+			if err != nil {
+				return err
+			}
+			err = r.writePage(page)
+			leave()
+			if err != nil {
+				return err
 			}
 		}
 		return r.flush()
 	})
 	return group.Wait()
+}
+
+func (r *report) writePage(page []queries.BatchItemsListResultsRow) error {
+	for i := range page {
+		if err := r.write(&page[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *report) write(row *queries.BatchItemsListResultsRow) error {

@@ -71,20 +71,31 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 	return s.process(ctx, tenantID, batchID)
 }
 
-// record reads and validates one chunk while the one before is written.
+// record reads and validates one chunk, which is a turn, while the one before is
+// written.
 func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow, plan *workflow.Plan, sources []openSource) error {
 	chunks := make(chan *queries.BatchItemsInsertParams)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(chunks)
+		leave, err := s.turns.take(ctx, tenantID, batchID)
+		if err != nil {
+			return err
+		}
+		defer func() { leave() }()
 		c := &chunker{plan: plan, clock: s.Clock, columns: newColumnSet(row.InputColumns...), next: row.ItemsRead}
 		c.emit = func(chunk *queries.BatchItemsInsertParams) error {
+			leave()
 			select {
 			case chunks <- chunk:
-				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			next, err := s.turns.take(ctx, tenantID, batchID)
+			if err == nil {
+				leave = next
+			}
+			return err
 		}
 		return c.readAll(sources)
 	})

@@ -34,13 +34,13 @@ type turn struct {
 
 func newTurns(places int) *turns { return &turns{free: places, served: map[uuid.UUID]int{}} }
 
-// take waits for a place; leave is to be called once, when the work is done.
+// take waits for a place; leave is to be called when the work is done or rests.
 func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave func(), err error) {
 	mine := &turn{tenantID: tenantID, batchID: batchID, given: make(chan struct{})}
 	t.queue(mine)
 	select {
 	case <-mine.given:
-		return t.leave, nil
+		return sync.OnceFunc(t.leave), nil
 	case <-ctx.Done():
 		if !t.withdraw(mine) {
 			t.leave() // it was given a place meanwhile

@@ -12,9 +12,12 @@ import (
 type batchItemRetry struct {
 	river.WorkerDefaults[jobs.BatchItemRetry]
 	batches *batch.Service
+	stages  *stages
 }
 
 // Work makes the items of a retry ready, going on where a crash left off.
 func (w *batchItemRetry) Work(ctx context.Context, job *river.Job[jobs.BatchItemRetry]) error {
-	return w.batches.RetryItems(ctx, job.Args.TenantID, job.Args.BatchID)
+	return w.stages.work(job.Args.TenantID, func() error {
+		return w.batches.RetryItems(ctx, job.Args.TenantID, job.Args.BatchID)
+	})
 }

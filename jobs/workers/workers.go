@@ -32,11 +32,12 @@ func New(p Parts) *river.Workers {
 	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
 	river.AddWorker(workers, executions)
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
-	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches})
+	ofBatches := &stages{}
+	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches, stages: ofBatches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
-	river.AddWorker(workers, &batchItemRetry{batches: p.Batches})
+	river.AddWorker(workers, &batchItemRetry{batches: p.Batches, stages: ofBatches})
 	river.AddWorker(workers, &batchCancellation{batches: p.Batches})
-	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches})
+	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches, stages: ofBatches})
 	river.AddWorker(workers, &otpDelivery{consents: p.Consents})
 	river.AddWorker(workers, &otpExpiry{consents: p.Consents})
 	return workers

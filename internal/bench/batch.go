@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -66,11 +65,11 @@ func (b *bench) runBatch(ctx context.Context, t *tenant, alias string, items int
 
 // upload puts a file of items at a signed address and returns its name.
 func (b *bench) upload(ctx context.Context, w *wire, items int) (name string, err error) {
-	file, err := os.Create(filepath.Join(b.db.dir, "items.csv"))
+	file, err := os.CreateTemp(b.db.dir, "items-*.csv")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = file.Close() }()
+	defer func() { _, _ = file.Close(), os.Remove(file.Name()) }()
 	lines := bufio.NewWriter(file)
 	fmt.Fprint(lines, "borrowerId,firstName,lastName,email,income,debt,amount,months,score,purpose,address.street,address.zip,address.city\n")
 	for i := range items {

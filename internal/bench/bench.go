@@ -104,6 +104,7 @@ func (b *bench) measureAll(ctx context.Context) (err error) {
 	}
 	return b.measureSteps(ctx, "after", []step{
 		{"lists", b.measureLists},
+		{"a small batch beside a large one", b.measureSmallBatch},
 		{"a neighbour's batch", b.measureNeighbour},
 	})
 }

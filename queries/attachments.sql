@@ -32,10 +32,19 @@ FROM stored WHERE u.tenant_id = @tenant_id AND u.id = @upload_id AND u.attachmen
 -- name: AttachmentUploadDelete :exec
 DELETE FROM attachment_uploads WHERE tenant_id = @tenant_id AND id = @id AND completed_at IS NULL;
 
--- name: AttachmentUploadDeleteAbandoned :exec
+-- name: SysAttachmentUploadDeleteAbandoned :exec
 -- Removes what uploads left that never became complete.
 DELETE FROM attachment_uploads
-WHERE tenant_id = @tenant_id AND completed_at IS NULL AND created_at < now() - make_interval(secs => @older_than_seconds::float8);
+WHERE completed_at IS NULL AND created_at < now() - make_interval(secs => @older_than_seconds::float8);
+
+-- name: SysAttachmentDeleteAbandoned :exec
+-- Removes files that were announced and never came. Those of packages and
+-- authorizations go with these.
+DELETE FROM attachments a
+WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => @older_than_seconds::float8)
+  AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
+  AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
+  AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id);
 
 -- name: AttachmentUploadGetComplete :one
 SELECT id, chunk_bytes FROM attachment_uploads

@@ -200,22 +200,6 @@ func (q *Queries) AttachmentUploadDelete(ctx context.Context, db DBTX, arg Attac
 	return err
 }
 
-const attachmentUploadDeleteAbandoned = `-- name: AttachmentUploadDeleteAbandoned :exec
-DELETE FROM attachment_uploads
-WHERE tenant_id = $1 AND completed_at IS NULL AND created_at < now() - make_interval(secs => $2::float8)
-`
-
-type AttachmentUploadDeleteAbandonedParams struct {
-	TenantID         uuid.UUID
-	OlderThanSeconds float64
-}
-
-// Removes what uploads left that never became complete.
-func (q *Queries) AttachmentUploadDeleteAbandoned(ctx context.Context, db DBTX, arg AttachmentUploadDeleteAbandonedParams) error {
-	_, err := db.Exec(ctx, attachmentUploadDeleteAbandoned, arg.TenantID, arg.OlderThanSeconds)
-	return err
-}
-
 const attachmentUploadGetComplete = `-- name: AttachmentUploadGetComplete :one
 SELECT id, chunk_bytes FROM attachment_uploads
 WHERE tenant_id = $1 AND attachment_id = $2 AND completed_at IS NOT NULL
@@ -263,4 +247,30 @@ func (q *Queries) AttachmentUploadInsert(ctx context.Context, db DBTX, arg Attac
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const sysAttachmentDeleteAbandoned = `-- name: SysAttachmentDeleteAbandoned :exec
+DELETE FROM attachments a
+WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => $1::float8)
+  AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
+  AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
+  AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id)
+`
+
+// Removes files that were announced and never came. Those of packages and
+// authorizations go with these.
+func (q *Queries) SysAttachmentDeleteAbandoned(ctx context.Context, db DBTX, olderThanSeconds float64) error {
+	_, err := db.Exec(ctx, sysAttachmentDeleteAbandoned, olderThanSeconds)
+	return err
+}
+
+const sysAttachmentUploadDeleteAbandoned = `-- name: SysAttachmentUploadDeleteAbandoned :exec
+DELETE FROM attachment_uploads
+WHERE completed_at IS NULL AND created_at < now() - make_interval(secs => $1::float8)
+`
+
+// Removes what uploads left that never became complete.
+func (q *Queries) SysAttachmentUploadDeleteAbandoned(ctx context.Context, db DBTX, olderThanSeconds float64) error {
+	_, err := db.Exec(ctx, sysAttachmentUploadDeleteAbandoned, olderThanSeconds)
+	return err
 }

@@ -84,7 +84,7 @@ func (s *Store) AddFile(ctx context.Context, tenantID, packageID uuid.UUID, posi
 	var a Attachment
 	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var err error
-		if a, err = s.insert(ctx, tx, tenantID, fileName, contentType); err != nil {
+		if a, err = s.Announce(ctx, tx, tenantID, fileName, contentType); err != nil {
 			return err
 		}
 		return s.addEntry(ctx, tx, tenantID, packageID, position, a.ID, role)

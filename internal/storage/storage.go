@@ -29,10 +29,11 @@ const (
 	// chunkBytes is the length of the pieces that bytes are kept in; one is in
 	// memory for every upload and download.
 	chunkBytes = 512 << 10
-	// uploadAbandonedAfter is the age at which an upload that is not complete
-	// is removed. The slowest permitted upload ends long before.
-	uploadAbandonedAfter = 24 * time.Hour
-	extensionBytesMax    = 16
+	// abandonedAfter is the age at which a file that did not come, or not as a
+	// whole, is removed. Its address has expired and the slowest permitted upload
+	// has ended long before.
+	abandonedAfter    = 24 * time.Hour
+	extensionBytesMax = 16
 )
 
 // Attachment is a file: immutable bytes under a stored name.
@@ -63,19 +64,8 @@ func New(pool *pgxpool.Pool) *Store {
 
 // Announce records an attachment whose bytes are still to come (Put), on db,
 // which may be a transaction that does more. The stored name ends like the
-// file's name. It also removes what broken uploads of the tenant left behind a
-// day ago.
+// file's name.
 func (s *Store) Announce(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
-	err := s.q.AttachmentUploadDeleteAbandoned(ctx, db, queries.AttachmentUploadDeleteAbandonedParams{
-		TenantID: tenantID, OlderThanSeconds: uploadAbandonedAfter.Seconds(),
-	})
-	if err != nil {
-		return Attachment{}, postgres.Translate(fmt.Errorf("remove abandoned uploads: %w", err))
-	}
-	return s.insert(ctx, db, tenantID, fileName, contentType)
-}
-
-func (s *Store) insert(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Attachment{}, err
@@ -91,6 +81,19 @@ func (s *Store) insert(ctx context.Context, db queries.DBTX, tenantID uuid.UUID,
 		return Attachment{}, postgres.Translate(fmt.Errorf("record an attachment: %w", err))
 	}
 	return a, nil
+}
+
+// Sweep removes, for all tenants, what broken uploads left behind a day ago, and
+// the files that were announced a day ago and never came. ctx is the system's.
+func (s *Store) Sweep(ctx context.Context) error {
+	age := abandonedAfter.Seconds()
+	if err := s.q.SysAttachmentUploadDeleteAbandoned(ctx, s.pool, age); err != nil {
+		return postgres.Translate(fmt.Errorf("remove abandoned uploads: %w", err))
+	}
+	if err := s.q.SysAttachmentDeleteAbandoned(ctx, s.pool, age); err != nil {
+		return postgres.Translate(fmt.Errorf("remove announced files: %w", err))
+	}
+	return nil
 }
 
 // extension returns the end of a file's name from its last dot on, or from the

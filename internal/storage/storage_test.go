@@ -17,6 +17,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/pgtest"
+	"tranche/internal/postgres"
 	"tranche/internal/storage"
 )
 
@@ -163,18 +164,59 @@ func TestBrokenUploadIsInvisible(t *testing.T) {
 	require.ErrorIs(t, err, fault.TooLarge)
 }
 
-func TestAbandonedUploadsAreRemoved(t *testing.T) {
+// What was announced or begun a day ago and never came is removed; what came,
+// what is younger, and what belongs to a package or an authorization stays.
+func TestAbandonedFilesAreRemoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
+	announce := func(tenant uuid.UUID) storage.Attachment {
+		a, err := b.store.Announce(t.Context(), b.pool, tenant, "x.csv", "text/csv")
+		require.NoError(t, err)
+		return a
+	}
+	begin := func(a storage.Attachment, age string) {
+		_, err := b.pool.Exec(t.Context(), "INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes, created_at) VALUES (gen_random_uuid(), $1, $2, 1, now() - $3::interval)", a.TenantID, a.ID, age)
+		require.NoError(t, err)
+	}
+	never, broken, foreign := announce(b.tenant), announce(b.tenant), announce(pgtest.Tenant(t, b.pool).ID)
+	underWay, stored, packed, attached := announce(b.tenant), announce(b.tenant), announce(b.tenant), announce(b.tenant)
+	begin(broken, "25 hours")
+	begin(stored, "25 hours")
+	begin(underWay, "23 hours")
+	_, err := b.store.Put(t.Context(), b.tenant, stored.ID, 1, bytes.NewReader([]byte("x")))
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes, created_at)
-		SELECT gen_random_uuid(), tenant_id, id, 1, now() - age FROM attachments, unnest(ARRAY[interval '25 hours', interval '1 hour']) AS age`)
-	require.NoError(t, err)
-	_, err = b.store.Announce(t.Context(), b.pool, b.tenant, "y.csv", "text/csv")
-	require.NoError(t, err)
-	require.Equal(t, 1, b.count(t, "attachment_uploads"))
-	_ = a
+	packageID, authorizationID := pgtest.NewID(t), pgtest.NewID(t)
+	for _, row := range []struct {
+		statement string
+		args      []any
+	}{
+		{"INSERT INTO packages (id, tenant_id, kind) VALUES ($1, $2, 'output')", []any{packageID, b.tenant}},
+		{"INSERT INTO package_attachments (tenant_id, package_id, position, attachment_id, role) VALUES ($1, $2, 0, $3, 'results')", []any{b.tenant, packageID, packed.ID}},
+		{"INSERT INTO authorizations (id, tenant_id, key, label, identity_key, identity_value, ip_address, search_text, expires_at) VALUES ($1, $2, 'k', '', '', '', '', '', now())", []any{authorizationID, b.tenant}},
+		{"INSERT INTO authorization_attachments (tenant_id, authorization_id, attachment_id) VALUES ($1, $2, $3)", []any{b.tenant, authorizationID, attached.ID}},
+		{"UPDATE attachments SET created_at = now() - interval '25 hours'", nil},
+	} {
+		_, err := b.pool.Exec(t.Context(), row.statement, row.args...)
+		require.NoError(t, err, row.statement)
+	}
+	young := announce(b.tenant)
+
+	require.NoError(t, b.store.Sweep(postgres.AsSystem(t.Context())))
+	for name, c := range map[string]struct {
+		file  storage.Attachment
+		stays bool
+	}{
+		"never came": {never, false}, "broke off": {broken, false}, "another tenant's": {foreign, false},
+		"is under way": {underWay, true}, "came": {stored, true}, "of a package": {packed, true}, "of an authorization": {attached, true}, "young": {young, true},
+	} {
+		_, err := b.store.Get(t.Context(), c.file.TenantID, c.file.ID)
+		if c.stays {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, fault.NotFound, name)
+		}
+	}
+	require.Equal(t, 2, b.count(t, "attachment_uploads"), "what broke off stays behind")
 }
 
 func TestTenantsAreApart(t *testing.T) {

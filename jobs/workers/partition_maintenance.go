@@ -9,6 +9,7 @@ import (
 
 	"tranche/internal/idempotency"
 	"tranche/internal/postgres"
+	"tranche/internal/storage"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -27,8 +28,9 @@ type partitionMaintenance struct {
 }
 
 // Work makes the partitions that do not exist yet, drops those that are past
-// their retention, and sweeps what is of no use any more: idempotency keys, and
-// signals of executions that have ended.
+// their retention, and sweeps what is of no use any more: idempotency keys,
+// uploads that broke off, files that never came, and signals of executions that
+// have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
 	if err := queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead); err != nil {
@@ -40,6 +42,9 @@ func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.Par
 		}
 	}
 	if err := idempotency.Sweep(ctx, w.pool); err != nil {
+		return err
+	}
+	if err := storage.New(w.pool).Sweep(ctx); err != nil {
 		return err
 	}
 	return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, job.CreatedAt.Add(-signalKeep))

@@ -1,10 +1,12 @@
 package exactjson_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"tranche/internal/exactjson"
 )
@@ -46,6 +48,11 @@ func TestRefusals(t *testing.T) {
 		"single quotes":  {`{'a':1}`, "", "invalid JSON"},
 		"NaN":            {`NaN`, "", "invalid JSON"},
 		"leading zero":   {`01`, "", ""},
+		"half a pair":    {`{"a":"x\ud800"}`, "a", "invalid JSON at byte 7"},
+		"control":        {"{\"a\":[\"x\ny\"]}", "a[0]", "invalid JSON at byte 8"},
+		"never closed":   {`{"a":"x`, "a", "invalid JSON at byte 7"},
+		"no member":      {`{"a":[1,2 3]}`, "a", "invalid JSON at byte 10"},
+		"no point":       {`{"a":{"1":1.}}`, "a[1]", "invalid JSON at byte 12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,11 +68,36 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestReaderAgrees compares with the token reader of a library.
+func TestReaderAgrees(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SampledFrom([]string{
+			"{", "}", "[", "]", ":", ",", " ", "\n", `"a"`, `"b"`, `"é\n"`, `"\u00e9\ud83d\ude00"`, `"\ud800"`, `"\u0000"`, "\"\xff\"", `"`, `\`,
+			"0", "1", "-", ".", "5", "e", "+", "null", "true", "false", `{"a":1,`, `"c":[`, "NaN", "\x00", "\u00a0",
+		})
+		requireAgrees(t, strings.Join(rapid.SliceOfN(parts, 1, 12).Draw(t, "text"), ""))
+	})
+	large := "[" + strings.Repeat(small+",", 50) + small + "]"
+	requireAgrees(t, large)
+}
+
+func requireAgrees(t require.TestingT, text string) {
+	want, wantErr := reference([]byte(text))
+	got, err := exactjson.Decode([]byte(text))
+	require.Equal(t, wantErr == nil, err == nil, "%q: %v, %v", text, wantErr, err)
+	if err == nil {
+		require.Equal(t, want, got)
+	}
+	require.Equal(t, err == nil, exactjson.Check([]byte(text)) == nil)
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"a":[1,2.50,null,true,"x"]}`))
+	f.Add([]byte(`{"\u00e9":{"a":"é\ud83d\ude00","a":-0.1E+5}} `))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		requireAgrees(t, string(text))
 		v, err := exactjson.Decode(text)
-		require.Equal(t, err == nil, exactjson.Check(text) == nil)
 		if err != nil {
 			return
 		}
@@ -74,5 +106,49 @@ func FuzzDecode(f *testing.F) {
 		again, err := exactjson.Decode(out)
 		require.NoError(t, err)
 		require.Equal(t, v, again)
+		requireHTML(t, v)
 	})
+}
+
+// requireHTML holds that AppendHTML writes what encoding/json does.
+func requireHTML(t require.TestingT, v any) {
+	want, err := json.Marshal(v)
+	require.NoError(t, err)
+	got, err := exactjson.AppendHTML([]byte("x"), v)
+	require.NoError(t, err)
+	require.Equal(t, "x"+string(want), string(got))
+}
+
+func TestAppendHTML(t *testing.T) {
+	t.Parallel()
+	requireHTML(t, map[string]any{
+		"<a>": []any{"&", "\u2028", "\x00\x7f\n", "é", "plain", nil, true}, "b": map[string]any{}, "c": json.Number("1.10"), "d": []any{}, "\xff": "\xfe",
+	})
+	_, err := exactjson.AppendHTML(nil, 5)
+	require.Error(t, err)
+}
+
+// small is an object of 300 bytes, as inputs and results are.
+const small = `{"borrowerId":"B-0001234","firstName":"Maria","lastName":"Santos-1234","email":"maria.santos.1234@example.com",` +
+	`"income":3234.34,"debt":334.10,"amount":2234.00,"months":36,"score":684,"purpose":"home improvement",` +
+	`"address":{"street":"12 Long Avenue","zip":"02234","city":"Springfield"}}`
+
+func BenchmarkDecode(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := exactjson.Decode([]byte(small)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	v, err := exactjson.Decode([]byte(small))
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := exactjson.Encode(v); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -65,13 +65,15 @@ WHERE e.tenant_id = @tenant_id AND e.id = @id AND p.execution_id = e.id
 RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at, e.started_at, e.deadline_at, p.input, p.state,
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input;
 
--- name: ExecutionGetForRun :one
--- What it takes to run an execution that has not begun; the state of one that
+-- name: SysExecutionListForRun :many
+-- What it takes to run executions that have not begun; the state of one that
 -- has comes with its lease.
-SELECT e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
+SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
     (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.id = @id;
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id) AS asked
+-- Found by the id alone: a tenant's index leads to all of its executions.
+JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id
+JOIN execution_payloads p ON p.execution_id = e.id;
 
 -- name: ExecutionCheckpoint :execrows
 -- Makes the state durable. No row: the lease is lost.
@@ -82,27 +84,38 @@ WITH held AS (
 )
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
 
--- name: ExecutionFinish :batchone
--- Ends an execution and removes the job that would have taken it over. One
--- without a lease (the nil UUID) is pending until then, in the same attempt. No
--- row: it is not the caller's to end. The executions of a group are written by a
--- statement each, in one flight and one commit: one statement for all of them
--- would be planned for a table as small as it was at its first use.
-WITH held AS (
+-- name: SysExecutionFinish :many
+-- Ends executions, each of them only once, and removes the jobs that would have
+-- taken them over. One without a lease (the nil UUID) is pending until then, in
+-- the same attempt. No row: it is not the caller's to end. The job 0 stands for
+-- none.
+WITH ending AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@attempts::integer[]) AS attempt,
+        unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@statuses::text[]) AS status,
+        unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+        unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadlines_at::timestamptz[]) AS deadline_at,
+        unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@tags::text[]) AS tags,
+        unnest(@states::text[]) AS state, unnest(@results::text[]) AS result, unnest(@job_ids::bigint[]) AS job_id
+), ended AS (
     UPDATE executions e SET
-        status = @status, is_success = @is_success, source_failed = @source_failed, status_code = @status_code::integer,
-        tasks_completed = @tasks_completed, tasks_failed = @tasks_failed,
-        started_at = COALESCE(e.started_at, @started_at::timestamptz), deadline_at = COALESCE(e.deadline_at, @deadline_at::timestamptz),
-        completed_at = @completed_at::timestamptz, tags = @tags::text[], lease_token = NULL, lease_process_id = NULL
-    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.attempt = @attempt AND e.status IN ('pending', 'running')
-      AND e.lease_token IS NOT DISTINCT FROM NULLIF(@lease_token::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
-    RETURNING e.id
+        status = ending.status, is_success = ending.status = 'completed', source_failed = ending.source_failed,
+        status_code = ending.status_code, tasks_completed = ending.tasks_completed, tasks_failed = ending.tasks_failed,
+        started_at = COALESCE(e.started_at, ending.started_at), deadline_at = COALESCE(e.deadline_at, ending.deadline_at),
+        completed_at = ending.completed_at, lease_token = NULL, lease_process_id = NULL,
+        tags = CASE ending.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(ending.tags::json)) END
+    FROM ending
+    -- Found by the id alone: a tenant's index leads to all of its executions.
+    WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
+      AND e.completed_at IS NULL
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
+    RETURNING e.id, ending.lease_token, ending.state, ending.result, ending.job_id
 ), safety_net AS (
-    DELETE FROM river.river_job USING held
-    WHERE river_job.id = sqlc.narg('job_id')::bigint AND river_job.state <> 'running'
+    DELETE FROM river.river_job j USING ended WHERE j.id = ended.job_id AND j.state <> 'running'
 )
-UPDATE execution_payloads p SET state = sqlc.narg('state')::json, result = @result::json FROM held WHERE p.execution_id = held.id
-RETURNING p.execution_id;
+UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
+FROM ended WHERE p.execution_id = ended.id
+RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 
 -- name: ExecutionUnlease :execrows
 -- Lets go of an execution that others may go on with, now or when its next job

@@ -165,51 +165,6 @@ func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetPar
 	return i, err
 }
 
-const executionGetForRun = `-- name: ExecutionGetForRun :one
-SELECT e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
-    (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.id = $2
-`
-
-type ExecutionGetForRunParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-type ExecutionGetForRunRow struct {
-	WorkflowID uuid.UUID
-	Status     string
-	Attempt    int32
-	BorrowerID *string
-	Tags       []string
-	IsTest     bool
-	BatchID    *uuid.UUID
-	CreatedAt  time.Time
-	IsNew      bool
-	Input      []byte
-}
-
-// What it takes to run an execution that has not begun; the state of one that
-// has comes with its lease.
-func (q *Queries) ExecutionGetForRun(ctx context.Context, db DBTX, arg ExecutionGetForRunParams) (ExecutionGetForRunRow, error) {
-	row := db.QueryRow(ctx, executionGetForRun, arg.TenantID, arg.ID)
-	var i ExecutionGetForRunRow
-	err := row.Scan(
-		&i.WorkflowID,
-		&i.Status,
-		&i.Attempt,
-		&i.BorrowerID,
-		&i.Tags,
-		&i.IsTest,
-		&i.BatchID,
-		&i.CreatedAt,
-		&i.IsNew,
-		&i.Input,
-	)
-	return i, err
-}
-
 const executionGetForUpdate = `-- name: ExecutionGetForUpdate :one
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
@@ -517,6 +472,101 @@ func (q *Queries) ExecutionUnlease(ctx context.Context, db DBTX, arg ExecutionUn
 	return result.RowsAffected(), nil
 }
 
+const sysExecutionFinish = `-- name: SysExecutionFinish :many
+WITH ending AS (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::integer[]) AS attempt,
+        unnest($4::uuid[]) AS lease_token, unnest($5::text[]) AS status,
+        unnest($6::boolean[]) AS source_failed, unnest($7::integer[]) AS status_code,
+        unnest($8::integer[]) AS tasks_completed, unnest($9::integer[]) AS tasks_failed,
+        unnest($10::timestamptz[]) AS started_at, unnest($11::timestamptz[]) AS deadline_at,
+        unnest($12::timestamptz[]) AS completed_at, unnest($13::text[]) AS tags,
+        unnest($14::text[]) AS state, unnest($15::text[]) AS result, unnest($16::bigint[]) AS job_id
+), ended AS (
+    UPDATE executions e SET
+        status = ending.status, is_success = ending.status = 'completed', source_failed = ending.source_failed,
+        status_code = ending.status_code, tasks_completed = ending.tasks_completed, tasks_failed = ending.tasks_failed,
+        started_at = COALESCE(e.started_at, ending.started_at), deadline_at = COALESCE(e.deadline_at, ending.deadline_at),
+        completed_at = ending.completed_at, lease_token = NULL, lease_process_id = NULL,
+        tags = CASE ending.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(ending.tags::json)) END
+    FROM ending
+    -- Found by the id alone: a tenant's index leads to all of its executions.
+    WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
+      AND e.completed_at IS NULL
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
+    RETURNING e.id, ending.lease_token, ending.state, ending.result, ending.job_id
+), safety_net AS (
+    DELETE FROM river.river_job j USING ended WHERE j.id = ended.job_id AND j.state <> 'running'
+)
+UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
+FROM ended WHERE p.execution_id = ended.id
+RETURNING p.execution_id, ended.lease_token::uuid AS lease_token
+`
+
+type SysExecutionFinishParams struct {
+	Ids            []uuid.UUID
+	TenantIds      []uuid.UUID
+	Attempts       []int32
+	LeaseTokens    []uuid.UUID
+	Statuses       []string
+	SourceFailed   []bool
+	StatusCodes    []int32
+	TasksCompleted []int32
+	TasksFailed    []int32
+	StartedAt      []time.Time
+	DeadlinesAt    []time.Time
+	CompletedAt    []time.Time
+	Tags           []string
+	States         []string
+	Results        []string
+	JobIds         []int64
+}
+
+type SysExecutionFinishRow struct {
+	ExecutionID uuid.UUID
+	LeaseToken  uuid.UUID
+}
+
+// Ends executions, each of them only once, and removes the jobs that would have
+// taken them over. One without a lease (the nil UUID) is pending until then, in
+// the same attempt. No row: it is not the caller's to end. The job 0 stands for
+// none.
+func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecutionFinishParams) ([]SysExecutionFinishRow, error) {
+	rows, err := db.Query(ctx, sysExecutionFinish,
+		arg.Ids,
+		arg.TenantIds,
+		arg.Attempts,
+		arg.LeaseTokens,
+		arg.Statuses,
+		arg.SourceFailed,
+		arg.StatusCodes,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.StartedAt,
+		arg.DeadlinesAt,
+		arg.CompletedAt,
+		arg.Tags,
+		arg.States,
+		arg.Results,
+		arg.JobIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysExecutionFinishRow{}
+	for rows.Next() {
+		var i SysExecutionFinishRow
+		if err := rows.Scan(&i.ExecutionID, &i.LeaseToken); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysExecutionInsert = `-- name: SysExecutionInsert :many
 WITH request AS (
     SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS workflow_id,
@@ -648,6 +698,68 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 	for rows.Next() {
 		var i SysExecutionInsertRow
 		if err := rows.Scan(&i.ID, &i.JobID, &i.IsAnnounced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysExecutionListForRun = `-- name: SysExecutionListForRun :many
+SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
+    (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id) AS asked
+JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id
+JOIN execution_payloads p ON p.execution_id = e.id
+`
+
+type SysExecutionListForRunParams struct {
+	Ids       []uuid.UUID
+	TenantIds []uuid.UUID
+}
+
+type SysExecutionListForRunRow struct {
+	ID         uuid.UUID
+	TenantID   uuid.UUID
+	WorkflowID uuid.UUID
+	Status     string
+	Attempt    int32
+	BorrowerID *string
+	Tags       []string
+	IsTest     bool
+	BatchID    *uuid.UUID
+	IsNew      bool
+	Input      []byte
+}
+
+// What it takes to run executions that have not begun; the state of one that
+// has comes with its lease.
+// Found by the id alone: a tenant's index leads to all of its executions.
+func (q *Queries) SysExecutionListForRun(ctx context.Context, db DBTX, arg SysExecutionListForRunParams) ([]SysExecutionListForRunRow, error) {
+	rows, err := db.Query(ctx, sysExecutionListForRun, arg.Ids, arg.TenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysExecutionListForRunRow{}
+	for rows.Next() {
+		var i SysExecutionListForRunRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.WorkflowID,
+			&i.Status,
+			&i.Attempt,
+			&i.BorrowerID,
+			&i.Tags,
+			&i.IsTest,
+			&i.BatchID,
+			&i.IsNew,
+			&i.Input,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -26,6 +26,32 @@ const (
 	Over                         // it has ended or is unknown
 )
 
+// reference names an execution.
+type reference struct{ tenantID, id uuid.UUID }
+
+func (r reference) tenant() uuid.UUID { return r.tenantID }
+
+// readAll reads executions in one statement: nil for those that there are not.
+func readAll(ctx context.Context, db queries.DBTX, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
+	var params queries.SysExecutionListForRunParams
+	for _, e := range executions {
+		params.Ids, params.TenantIds = append(params.Ids, e.id), append(params.TenantIds, e.tenantID)
+	}
+	rows, err := queries.New().SysExecutionListForRun(ctx, db, params)
+	if err != nil {
+		return nil, fmt.Errorf("read %d executions: %w", len(executions), err)
+	}
+	found := make(map[reference]*queries.SysExecutionListForRunRow, len(rows))
+	for i := range rows {
+		found[reference{rows[i].TenantID, rows[i].ID}] = &rows[i]
+	}
+	results := make([]*queries.SysExecutionListForRunRow, len(executions))
+	for i, e := range executions {
+		results[i] = found[e]
+	}
+	return results, nil
+}
+
 // Continue takes the lease of an execution and drives it until it ends or
 // waits. HeldElsewhere asks for another try later: also when the lease was lost
 // on the way.
@@ -49,13 +75,12 @@ func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 // RunLeased is Continue without the last write, which is the caller's: a
 // Finished that is not nil has to be given to End or written with others.
 func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
-	q := queries.New()
-	row, err := q.ExecutionGetForRun(ctx, s.Pool, queries.ExecutionGetForRunParams{TenantID: tenantID, ID: id})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, Over, nil
-	}
+	row, err := s.reads.do(ctx, reference{tenantID, id})
 	if err != nil {
-		return nil, Held, postgres.Translate(err)
+		return nil, Held, err
+	}
+	if row == nil {
+		return nil, Over, nil
 	}
 	if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
 		return nil, Over, nil
@@ -85,7 +110,7 @@ func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finis
 
 // runNew runs an execution without effects that nobody has begun. It takes no
 // lease: who ends it first has ended it, and the others come to the same result.
-func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, row queries.ExecutionGetForRunRow) (*Finished, error) {
+func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, row *queries.SysExecutionListForRunRow) (*Finished, error) {
 	input, err := exactjson.Decode(row.Input)
 	if err != nil {
 		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)

@@ -25,6 +25,7 @@ import (
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 	"tranche/jobs"
+	"tranche/queries"
 )
 
 // Config is what the service works with.
@@ -52,6 +53,7 @@ type Service struct {
 	held    held
 
 	inserts  group[*newExecution, inserted]
+	reads    group[reference, *queries.SysExecutionListForRunRow]
 	finishes group[finish, int64]
 }
 
@@ -62,6 +64,9 @@ func New(c Config) *Service {
 	s.inserts.bytes = (*newExecution).bytes
 	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
 		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
+	}
+	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
+		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
 	}
 	s.finishes.bytes = finish.bytes
 	s.finishes.write = func(ctx context.Context, ends []finish) ([]int64, error) {
@@ -118,5 +123,6 @@ var (
 	errLeaseLost = fault.New(fault.Internal, "the lease of the execution is lost")
 	// ErrNotActive says that the workflow was archived or deleted meanwhile.
 	ErrNotActive = fault.New(fault.Conflict, "the workflow is not active").WithSubCode(fault.InvalidWorkflowStatus)
+	errUnknown   = fault.New(fault.NotFound, "there is no such execution")
 	errStopping  = fault.New(fault.Unavailable, "the service is stopping")
 )

@@ -2,13 +2,11 @@ package execution
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/engine"
 	"tranche/queries"
 )
 
@@ -23,29 +21,55 @@ func (f finish) tenant() uuid.UUID { return f.TenantID }
 
 func (f finish) bytes() int { return len(f.State) + len(f.ResultText) }
 
-// finishAll writes the ends of executions in one flight and one commit. It
-// returns 1 for each, or 0 where another was faster or has taken it over.
+// finishAll writes the ends of executions in one statement. It returns 1 for
+// each, or 0 where another was faster or has taken it over.
 func finishAll(ctx context.Context, db queries.DBTX, ends []finish) ([]int64, error) {
-	params := make([]queries.ExecutionFinishParams, len(ends))
-	for i, f := range ends {
-		params[i] = queries.ExecutionFinishParams{
-			TenantID: f.TenantID, ID: f.ID, Attempt: int32(f.Attempt), LeaseToken: f.LeaseToken, JobID: f.jobID,
-			Status: string(f.Outcome.Status), IsSuccess: f.Outcome.Status == engine.StatusCompleted,
-			SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode),
-			TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed),
-			StartedAt: f.StartedAt, DeadlineAt: f.DeadlineAt, CompletedAt: f.At,
-			Tags: orEmpty(f.Tags), State: f.State, Result: f.ResultText,
+	var params queries.SysExecutionFinishParams
+	for _, f := range ends {
+		if err := f.addTo(&params); err != nil {
+			return nil, err
 		}
 	}
-	rows := make([]int64, len(ends))
-	var failed error
-	queries.New().ExecutionFinish(ctx, db, params).QueryRow(func(i int, _ uuid.UUID, err error) {
-		switch {
-		case err == nil:
-			rows[i] = 1
-		case !errors.Is(err, pgx.ErrNoRows) && failed == nil:
-			failed = fmt.Errorf("end execution %s: %w", ends[i].ID, err)
-		}
-	})
-	return rows, failed
+	ended, err := queries.New().SysExecutionFinish(ctx, db, params)
+	if err != nil {
+		return nil, fmt.Errorf("end %d executions: %w", len(ends), err)
+	}
+	rows := make(map[queries.SysExecutionFinishRow]int64, len(ended))
+	for _, row := range ended {
+		rows[row] = 1
+	}
+	results := make([]int64, len(ends))
+	for i, f := range ends {
+		results[i] = rows[queries.SysExecutionFinishRow{ExecutionID: f.ID, LeaseToken: f.LeaseToken}]
+	}
+	return results, nil
+}
+
+// addTo appends the end's values to those of others.
+func (f finish) addTo(p *queries.SysExecutionFinishParams) error {
+	tags, err := json.Marshal(orEmpty(f.Tags))
+	if err != nil {
+		return fmt.Errorf("write the tags of execution %s: %w", f.ID, err)
+	}
+	var jobID int64
+	if f.jobID != nil {
+		jobID = *f.jobID
+	}
+	p.Ids = append(p.Ids, f.ID)
+	p.TenantIds = append(p.TenantIds, f.TenantID)
+	p.Attempts = append(p.Attempts, int32(f.Attempt))
+	p.LeaseTokens = append(p.LeaseTokens, f.LeaseToken)
+	p.Statuses = append(p.Statuses, string(f.Outcome.Status))
+	p.SourceFailed = append(p.SourceFailed, f.Outcome.SourceFailed)
+	p.StatusCodes = append(p.StatusCodes, int32(f.Outcome.StatusCode))
+	p.TasksCompleted = append(p.TasksCompleted, int32(f.Outcome.TasksCompleted))
+	p.TasksFailed = append(p.TasksFailed, int32(f.Outcome.TasksFailed))
+	p.StartedAt = append(p.StartedAt, f.StartedAt)
+	p.DeadlinesAt = append(p.DeadlinesAt, f.DeadlineAt)
+	p.CompletedAt = append(p.CompletedAt, f.At)
+	p.Tags = append(p.Tags, string(tags))
+	p.States = append(p.States, string(f.State))
+	p.Results = append(p.Results, string(f.ResultText))
+	p.JobIds = append(p.JobIds, jobID)
+	return nil
 }

@@ -21,11 +21,12 @@ const (
 
 // group lets concurrent callers share commits: one writer takes whatever is
 // queued, without waiting for more, and writes it in one statement. Who is alone
-// is written at once; the more callers there are, the more share a commit.
+// is written at once; the more callers there are, the more share a commit. Reads
+// share statements in the same way.
 type group[T, R any] struct {
 	// write writes all items or none and returns what came of each.
 	write func(ctx context.Context, items []T) ([]R, error)
-	// bytes is about what an item takes on its way.
+	// bytes is about what an item takes on its way; nil where that is little.
 	bytes func(T) int
 
 	mu      sync.Mutex
@@ -82,7 +83,9 @@ func (g *group[T, R]) take() []*queued[T, R] {
 	defer g.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(g.queue) && n < groupItemsMax {
-		bytes += g.bytes(g.queue[n].item)
+		if g.bytes != nil {
+			bytes += g.bytes(g.queue[n].item)
+		}
 		if n > 0 && bytes > groupBytesMax {
 			break
 		}

@@ -98,9 +98,12 @@ func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state 
 
 // plan returns the plan of an execution; fault.NotFound if there is none.
 func (s *Service) plan(ctx context.Context, tenantID, id uuid.UUID) (*workflow.Plan, error) {
-	row, err := queries.New().ExecutionGetForRun(ctx, s.Pool, queries.ExecutionGetForRunParams{TenantID: tenantID, ID: id})
+	row, err := s.reads.do(ctx, reference{tenantID, id})
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
+	}
+	if row == nil {
+		return nil, errUnknown
 	}
 	_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
 	return plan, err
@@ -116,7 +119,7 @@ func getForUpdate(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (queri
 
 func readError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fault.New(fault.NotFound, "there is no such execution")
+		return errUnknown
 	}
 	return postgres.Translate(err)
 }

@@ -24,6 +24,9 @@ const (
 	// twice as long, up to circuitWaitMost.
 	circuitWaitFirst = 2 * time.Second
 	circuitWaitMost  = time.Minute
+	// circuitPatience is for how long a batch waits: what is still not reached
+	// then fails.
+	circuitPatience = 6 * time.Hour
 	// circuitsMax bounds what is remembered; what is forgotten is learned anew.
 	circuitsMax = 10_000
 )
@@ -51,6 +54,11 @@ type (
 		wait     time.Duration
 		nextTry  time.Time
 	}
+	// held is a batch whose items wait: for which host, and since when for any.
+	held struct {
+		host  string
+		since time.Time
+	}
 )
 
 // circuits are those of this process. A host is down for a tenant while no
@@ -59,8 +67,7 @@ type (
 type circuits struct {
 	mu       sync.Mutex
 	circuits map[circuitKey]*circuit
-	// batches are those whose items wait, and for which host.
-	batches map[uuid.UUID]string
+	batches  map[uuid.UUID]held
 }
 
 // admit returns zero if an item of the batch may begin, else how long it is to
@@ -68,11 +75,11 @@ type circuits struct {
 func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	host, ok := c.batches[batchID]
-	if !ok {
+	waiting, ok := c.batches[batchID]
+	if !ok || waiting.isOver(now) {
 		return 0
 	}
-	open := c.circuits[circuitKey{tenantID, host}]
+	open := c.circuits[circuitKey{tenantID, waiting.host}]
 	if open == nil || open.failures < circuitFailures {
 		delete(c.batches, batchID)
 		return 0
@@ -82,6 +89,16 @@ func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Durati
 	}
 	open.nextTry = now.Add(open.wait)
 	return 0
+}
+
+func (h held) isOver(now time.Time) bool { return now.Sub(h.since) >= circuitPatience }
+
+// isOver reports whether a batch has waited for as long as it may.
+func (c *circuits) isOver(batchID uuid.UUID, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting, ok := c.batches[batchID]
+	return ok && waiting.isOver(now)
 }
 
 // report notes how a connection went and reports whether the circuit is open.
@@ -113,10 +130,14 @@ func (c *circuits) hold(key circuitKey, batchID uuid.UUID, now time.Time) (wait 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.batches == nil || len(c.batches) >= circuitsMax {
-		c.batches = map[uuid.UUID]string{}
+		c.batches = map[uuid.UUID]held{}
 	}
-	isNew = c.batches[batchID] != key.host
-	c.batches[batchID] = key.host
+	before, isHeld := c.batches[batchID]
+	isNew = before.host != key.host
+	if !isHeld {
+		before.since = now
+	}
+	c.batches[batchID] = held{key.host, before.since}
 	wait = circuitWaitFirst
 	if open := c.circuits[key]; open != nil {
 		wait = max(open.nextTry.Sub(now), time.Second)

@@ -1,16 +1,21 @@
 package batch_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
+	"tranche/internal/batch"
 	"tranche/internal/identity"
+	"tranche/jobs"
 )
 
 // A batch whose target is down waits for it, says so, and loses no item to it.
@@ -43,4 +48,53 @@ func TestBatchWaitsForItsTarget(t *testing.T) {
 	require.Less(t, r.State.Summary.Failed, 5, "only what failed before the circuit opened")
 	require.Equal(t, 20, r.State.Summary.Completed+r.State.Summary.Failed)
 	require.Len(t, c.Get(t, at).Value("notices"), 1)
+}
+
+// What is not reached for hours fails and says why, so that a batch ends.
+func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, fmt.Sprintf(`{"name": "Down", "alias": "down", "inputSchema": {"type": "object"},
+		"tasks": [{"id": "score", "type": "http-request", "config": {"method": "POST", "url": "http://%s/", "retry": {"maxAttempts": 1}}}], "edges": []}`, address))
+	const items = 10
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	runs := b.newRuns(t)
+	require.Len(t, runs, items)
+	run := func() (waiting []jobs.BatchItemRun) {
+		for _, item := range runs {
+			_, err := b.batches.RunItems(t.Context(), item)
+			if down, ok := errors.AsType[*batch.DownError](err); ok {
+				require.LessOrEqual(t, down.Wait, time.Minute)
+				waiting = append(waiting, item)
+				continue
+			}
+			require.NoError(t, err)
+		}
+		return waiting
+	}
+	const before = 4 // fail before it is clear that it is the target
+	runs = run()
+	require.Len(t, runs, items-before)
+	b.ahead = 5 * time.Hour
+	require.Len(t, run(), items-before)
+	require.Equal(t, [4]int{items, 0, before, 0}, counts(b.record(t)))
+	b.ahead = 7 * time.Hour
+	require.Empty(t, run())
+	require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	r := b.record(t)
+	require.Equal(t, "complete", r.Status)
+	require.Equal(t, [4]int{items, 0, items, 0}, counts(r))
+	at := "/v1/execution-batches/" + b.id.String()
+	require.Len(t, c.Get(t, at).Value("notices"), 1)
+	last := c.Get(t, at+"/items?status=failed").Expect(http.StatusOK).Text(fmt.Sprintf("data[%d].executionId", items-1))
+	output := c.Get(t, "/v1/executions/"+last+"/output").Expect(http.StatusOK)
+	require.Equal(t, "EXTERNAL_SERVICE_ERROR", output.Text("errorSubCode"))
+	require.Contains(t, output.Text("errorMessage"), "task score failed: the service could not be reached")
 }

@@ -39,7 +39,8 @@ type stages struct {
 	batches  *batch.Service
 	tenantID uuid.UUID
 	id       uuid.UUID
-	seen     int64 // the last job that was looked at
+	seen     int64         // the last job that was looked at
+	ahead    time.Duration // of the batches' clock
 }
 
 func newStages(t *testing.T, items int) *stages {
@@ -68,10 +69,12 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 	executions := execution.New(execution.Config{
 		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
 	})
-	return &stages{
-		Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id),
-		batches: batch.New(batch.Config{Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Clock: time.Now, Log: log}),
-	}
+	b := &stages{Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id)}
+	b.batches = batch.New(batch.Config{
+		Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Log: log,
+		Clock: func() time.Time { return time.Now().Add(b.ahead) },
+	})
+	return b
 }
 
 func (s *stages) record(t *testing.T) (r record) {

@@ -89,7 +89,7 @@ func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *
 	if err != nil || f == nil {
 		return holding, err
 	}
-	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 {
+	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 && !s.circuits.isOver(batchID, s.Clock()) {
 		return s.putOff(ctx, batchID, plan, f, host)
 	}
 	return holding, s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})

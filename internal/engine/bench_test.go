@@ -63,7 +63,7 @@ func BenchmarkStateJSON(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		text, err := json.Marshal(state)
+		text, err := state.JSON()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -14,9 +14,15 @@ import (
 // text they hold, and without escaping HTML. It accepts the value kinds of
 // this package; anything else is an error.
 func Encode(v any) ([]byte, error) {
+	return Build(func(dst []byte) ([]byte, error) { return Append(dst, v) })
+}
+
+// Build returns what write appends to its argument, as a slice of that size:
+// the room in which it grows is used again.
+func Build(write func(dst []byte) ([]byte, error)) ([]byte, error) {
 	room, _ := rooms.Get().(*[]byte)
 	defer rooms.Put(room)
-	text, err := Append((*room)[:0], v)
+	text, err := write((*room)[:0])
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +32,7 @@ func Encode(v any) ([]byte, error) {
 	return slices.Clone(text), nil
 }
 
-// rooms are kept so that a text is made once, in its size.
+// rooms are those of Build.
 //
 //nolint:gochecknoglobals // a pool is shared by its nature
 var rooms = sync.Pool{New: func() any { return new([]byte) }}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
@@ -41,6 +42,50 @@ func NewResult(o *engine.Outcome) Result {
 		r.ErrorMessage = &o.ErrorMessage
 	}
 	return r
+}
+
+// JSON is the result as encoding/json writes it, in a fraction of the time.
+func (r *Result) JSON() ([]byte, error) {
+	return exactjson.Build(func(dst []byte) (text []byte, err error) {
+		dst = strconv.AppendBool(append(dst, `{"isSuccess":`...), r.IsSuccess)
+		dst = strconv.AppendInt(append(dst, `,"statusCode":`...), int64(r.StatusCode), 10)
+		if dst, err = exactjson.AppendHTML(append(dst, `,"output":`...), r.Output.Value); err != nil {
+			return nil, err
+		}
+		if dst, err = exactjson.AppendHTML(append(dst, `,"customOutput":`...), r.CustomOutput.Value); err != nil {
+			return nil, err
+		}
+		if dst, err = appendList(append(dst, `,"attachments":`...), r.Attachments); err != nil {
+			return nil, err
+		}
+		if dst, err = appendList(append(dst, `,"notes":`...), r.Notes); err != nil {
+			return nil, err
+		}
+		if dst, err = appendList(append(dst, `,"notices":`...), r.Notices); err != nil {
+			return nil, err
+		}
+		dst = append(dst, `,"errorMessage":`...)
+		if r.ErrorMessage == nil {
+			dst = append(dst, "null"...)
+		} else if dst, err = exactjson.AppendHTML(dst, *r.ErrorMessage); err != nil {
+			return nil, err
+		}
+		if r.ErrorSubCode != "" {
+			if dst, err = exactjson.AppendHTML(append(dst, `,"errorSubCode":`...), string(r.ErrorSubCode)); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, '}'), nil
+	})
+}
+
+// appendList writes a list; most are empty.
+func appendList[T any](dst []byte, list []T) ([]byte, error) {
+	if list != nil && len(list) == 0 {
+		return append(dst, "[]"...), nil
+	}
+	text, err := json.Marshal(list)
+	return append(dst, text...), err
 }
 
 // ReadResult reads a stored result.

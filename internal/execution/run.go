@@ -112,10 +112,10 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 	}
 	f.Result = NewResult(outcome)
 	var err error
-	if f.ResultText, err = json.Marshal(f.Result); err != nil {
+	if f.ResultText, err = f.Result.JSON(); err != nil {
 		return nil, fmt.Errorf("write the result of execution %s: %w", r.id, err)
 	}
-	if f.State, err = json.Marshal(r.engine.State); err != nil {
+	if f.State, err = r.engine.State.JSON(); err != nil {
 		return nil, fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
 	return f, nil

@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/workflow"
+)
+
+// JSON is the state as encoding/json writes it. A state is written for every
+// execution and before every effect, and reflection takes several times as long.
+func (s *State) JSON() ([]byte, error) {
+	return exactjson.Build(func(dst []byte) ([]byte, error) {
+		w := writer{text: dst}
+		w.state(s)
+		return w.text, w.err
+	})
+}
+
+// writer appends objects. Its methods write a member, those that say so only
+// where its value is not the empty one; err is the first error.
+type writer struct {
+	text []byte
+	err  error
+}
+
+func (w *writer) name(name string) {
+	if last := w.text[len(w.text)-1]; last != '{' {
+		w.text = append(w.text, ',')
+	}
+	w.text = append(w.text, '"')
+	w.text = append(w.text, name...)
+	w.text = append(w.text, `":`...)
+}
+
+func (w *writer) append(v any) {
+	text, err := exactjson.AppendHTML(w.text, v)
+	if w.err == nil {
+		w.err = err
+	}
+	if err == nil {
+		w.text = text
+	}
+}
+
+func (w *writer) string(name, value string) {
+	w.name(name)
+	w.append(value)
+}
+
+func (w *writer) integer(name string, value int) {
+	w.name(name)
+	w.text = strconv.AppendInt(w.text, int64(value), 10)
+}
+
+// count leaves out zero.
+func (w *writer) count(name string, value int) {
+	if value != 0 {
+		w.integer(name, value)
+	}
+}
+
+// flag leaves out false.
+func (w *writer) flag(name string, value bool) {
+	if value {
+		w.name(name)
+		w.text = append(w.text, "true"...)
+	}
+}
+
+// time leaves out the zero time.
+func (w *writer) time(name string, value time.Time) {
+	if value.IsZero() {
+		return
+	}
+	w.name(name)
+	w.text = append(w.text, '"')
+	text, err := value.AppendText(w.text)
+	if w.err == nil {
+		w.err = err
+	}
+	w.text = append(text, '"')
+}
+
+// value leaves out null.
+func (w *writer) value(name string, value any) {
+	if value != nil {
+		w.name(name)
+		w.append(value)
+	}
+}
+
+// integers leaves out an empty list.
+func (w *writer) integers(name string, values []int) {
+	if len(values) == 0 {
+		return
+	}
+	w.name(name)
+	w.text = append(w.text, '[')
+	for i, value := range values {
+		if i > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.text = strconv.AppendInt(w.text, int64(value), 10)
+	}
+	w.text = append(w.text, ']')
+}
+
+// other writes what is rare, the way of encoding/json, where it is present.
+func (w *writer) other(name string, isPresent bool, value any) {
+	if !isPresent {
+		return
+	}
+	text, err := json.Marshal(value)
+	if w.err == nil {
+		w.err = err
+	}
+	w.name(name)
+	w.text = append(w.text, text...)
+}
+
+func (w *writer) state(s *State) {
+	w.text = append(w.text, '{')
+	w.string("executionId", s.ExecutionID)
+	w.integer("attempt", s.Attempt)
+	w.string("status", string(s.Status))
+	w.time("startedAt", s.StartedAt)
+	w.time("deadline", s.Deadline)
+	w.time("completedAt", s.CompletedAt)
+	w.name("tasks")
+	w.tasks(s.Tasks)
+	w.other("pins", len(s.Pins) > 0, s.Pins)
+	w.count("runs", s.Runs)
+	w.text = append(w.text, '}')
+}
+
+func (w *writer) tasks(tasks []TaskState) {
+	if tasks == nil {
+		w.text = append(w.text, "null"...)
+		return
+	}
+	w.text = append(w.text, '[')
+	for i := range tasks {
+		if i > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.task(&tasks[i])
+	}
+	w.text = append(w.text, ']')
+}
+
+func (w *writer) task(t *TaskState) {
+	w.text = append(w.text, '{')
+	w.string("status", string(t.Status))
+	w.flag("ready", t.Ready)
+	w.flag("admitted", t.Admitted)
+	w.flag("skip", t.Skip)
+	w.count("attempt", t.Attempt)
+	w.time("startedAt", t.StartedAt)
+	w.time("completedAt", t.CompletedAt)
+	w.time("wakeAt", t.WakeAt)
+	w.value("output", t.Output)
+	w.other("error", t.Error != nil, t.Error)
+	w.end(t.End)
+	w.integers("taken", t.Taken)
+	w.flag("answered", t.Answered)
+	w.count("keyAttempt", t.KeyAttempt)
+	w.nested(t.Nested)
+	w.text = append(w.text, '}')
+}
+
+func (w *writer) end(e *workflow.End) {
+	if e == nil {
+		return
+	}
+	w.name("end")
+	w.text = append(w.text, '{')
+	w.flag("failed", e.Failed)
+	w.count("statusCode", e.StatusCode)
+	w.value("customOutput", e.CustomOutput)
+	w.other("notes", len(e.Notes) > 0, e.Notes)
+	w.other("notices", len(e.Notices) > 0, e.Notices)
+	w.other("tags", len(e.Tags) > 0, e.Tags)
+	if e.ErrorMessage != "" {
+		w.string("errorMessage", e.ErrorMessage)
+	}
+	w.other("attachments", len(e.Attachments) > 0, e.Attachments)
+	w.text = append(w.text, '}')
+}
+
+func (w *writer) nested(n *Nested) {
+	if n == nil {
+		return
+	}
+	w.name("nested")
+	w.text = append(w.text, '{')
+	if n.Phase != PhaseRuns {
+		w.string("phase", string(n.Phase))
+	}
+	w.count("count", n.Count)
+	w.count("next", n.Next)
+	w.integers("open", n.Open)
+	if len(n.Frames) > 0 {
+		w.name("frames")
+		w.frames(n.Frames)
+	}
+	w.value("last", n.Last)
+	w.time("limit", n.Limit)
+	w.tally(&n.Tally)
+	w.text = append(w.text, '}')
+}
+
+func (w *writer) frames(frames []*Frame) {
+	w.text = append(w.text, '[')
+	for i, f := range frames {
+		if i > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.text = append(w.text, '{')
+		w.integer("index", f.Index)
+		w.string("status", string(f.Status))
+		w.time("startedAt", f.StartedAt)
+		w.time("completedAt", f.CompletedAt)
+		if len(f.Tasks) > 0 {
+			w.name("tasks")
+			w.tasks(f.Tasks)
+		}
+		w.value("output", f.Output)
+		w.other("error", f.Error != nil, f.Error)
+		w.tally(&f.Tally)
+		w.text = append(w.text, '}')
+	}
+	w.text = append(w.text, ']')
+}
+
+func (w *writer) tally(y *Tally) {
+	w.other("tally", y.TasksCompleted != 0 || y.TasksFailed != 0 || y.SourceFailed || y.Notices != nil, y)
+}

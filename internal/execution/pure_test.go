@@ -1,0 +1,97 @@
+package execution_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/engine"
+	"tranche/internal/exactjson"
+	"tranche/internal/execution"
+	"tranche/internal/task"
+	"tranche/internal/workflow"
+)
+
+// benchInput is a typical input of the workflow that is measured, 300 bytes.
+const benchInput = `{"borrowerId":"B-0001234","firstName":"Maria","lastName":"Santos-1234","email":"maria.santos.1234@example.com",` +
+	`"income":3234.34,"debt":334.10,"amount":2234.00,"months":36,"score":684,"purpose":"home improvement",` +
+	`"address":{"street":"12 Long Avenue","zip":"02234","city":"Springfield"}}`
+
+// pureItem is an item of the workflow that is measured, and a service that runs
+// such ones; it needs no database.
+func pureItem(tb testing.TB) (*execution.Service, execution.Item) {
+	tb.Helper()
+	text, err := os.ReadFile("../bench/workflow.json")
+	require.NoError(tb, err)
+	definition, err := exactjson.Decode(text)
+	require.NoError(tb, err)
+	members, _ := definition.(map[string]any)
+	types := task.Types(task.Ports{})
+	schema, _ := members["inputSchema"].(map[string]any)
+	parsed, details := workflow.Parse(schema, members["tasks"], members["edges"], types)
+	require.Empty(tb, details)
+	plan, err := workflow.Compile(parsed, types)
+	require.NoError(tb, err)
+	s := execution.New(execution.Config{
+		Runner: &engine.Runner{Clock: time.Now, Log: slog.New(slog.DiscardHandler)},
+		Clock:  time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	return s, execution.Item{TenantID: uuid.New(), ID: uuid.Must(uuid.NewV7()), Plan: plan, Attempt: 1}
+}
+
+// runBenched reads the input, runs the item and writes its result.
+func runBenched(tb testing.TB, s *execution.Service, item execution.Item) *execution.Finished {
+	tb.Helper()
+	input, err := exactjson.Decode([]byte(benchInput))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	object, _ := input.(map[string]any)
+	item.Input, item.BorrowerID = input, execution.BorrowerOf(object)
+	f, err := s.RunPure(tb.Context(), item)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func TestRunPure(t *testing.T) {
+	t.Parallel()
+	s, item := pureItem(t)
+	f := runBenched(t, s, item)
+	require.JSONEq(t, `{"isSuccess":true,"statusCode":200,"output":{"tier":"tier12","price":17,"monthly":62.06,"burden":0.0214},
+		"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`, string(f.ResultText))
+	var state engine.State
+	require.NoError(t, json.Unmarshal(f.State, &state))
+	require.Equal(t, engine.StatusCompleted, state.Status)
+	require.Len(t, state.Tasks, 3)
+}
+
+// BenchmarkRunPure is an execution without effects less HTTP, validation and
+// database: its input is read, it is run, its result is written.
+func BenchmarkRunPure(b *testing.B) {
+	s, item := pureItem(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		runBenched(b, s, item)
+	}
+}
+
+// BenchmarkCheckInput is the validation of the same input.
+func BenchmarkCheckInput(b *testing.B) {
+	_, item := pureItem(b)
+	input, err := exactjson.Decode([]byte(benchInput))
+	require.NoError(b, err)
+	object, _ := input.(map[string]any)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, details := item.Plan.CheckInput(object); details != nil {
+			b.Fatal(details)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package execution_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tranche/internal/exactjson"
+	"tranche/internal/execution"
+	"tranche/internal/fault"
+	"tranche/internal/workflow"
+)
+
+// TestResultJSON compares with encoding/json byte for byte.
+func TestResultJSON(t *testing.T) {
+	t.Parallel()
+	values := rapid.SampledFrom([]any{nil, map[string]any{}, map[string]any{"b": json.Number("1.10"), "<a>": []any{true, "é\u2028"}}})
+	message := "a < b & \"c\""
+	rapid.Check(t, func(t *rapid.T) {
+		r := execution.Result{
+			IsSuccess: rapid.Bool().Draw(t, "isSuccess"), StatusCode: rapid.IntRange(0, 599).Draw(t, "statusCode"),
+			Output: exactjson.Any{Value: values.Draw(t, "output")}, CustomOutput: exactjson.Any{Value: values.Draw(t, "customOutput")},
+			Attachments: rapid.SampledFrom([][]workflow.Attachment{nil, {}, {{FileName: "<f>", Metadata: map[string]any{"a": json.Number("1.0")}}}}).Draw(t, "attachments"),
+			Notes:       rapid.SampledFrom([][]string{nil, {}, {"<n>", ""}}).Draw(t, "notes"),
+			Notices:     rapid.SampledFrom([][]workflow.Notice{nil, {}, {{Code: "C", Message: "<m>", CreatedAt: time.UnixMilli(5).UTC()}}}).Draw(t, "notices"),
+
+			ErrorMessage: rapid.SampledFrom([]*string{nil, &message}).Draw(t, "errorMessage"),
+			ErrorSubCode: rapid.SampledFrom([]fault.SubCode{"", fault.ExecutionTimeout}).Draw(t, "errorSubCode"),
+		}
+		want, err := json.Marshal(r)
+		require.NoError(t, err)
+		got, err := r.JSON()
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	})
+	_, err := (&execution.Result{Output: exactjson.Any{Value: 5}}).JSON()
+	require.Error(t, err)
+}

@@ -1,8 +1,15 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +120,56 @@ func TestUploadRefusals(t *testing.T) {
 	anonymous.Put(t, address, apitest.Raw("borrowerId\nB-1\n"), csv).Expect(http.StatusOK)
 	anonymous.Put(t, address, apitest.Raw("borrowerId\nB-2\n"), csv).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	anonymous.Put(t, address, apitest.Raw(""), csv).Expect(http.StatusConflict)
+}
+
+// Bytes that break off are seen by no one, and the same address takes them
+// again; nobody puts them for another tenant, nor more than is allowed.
+func TestUploadBreaksOff(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	other := s.Tenant(t)
+	publishBatchWorkflow(t, c)
+	announced := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated)
+	address, name := announced.Text("signedUrl"), announced.Text("fileName")
+	begin := func(length int, text string) net.Conn {
+		at, err := url.Parse(address)
+		require.NoError(t, err)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: %d\r\n\r\n%s", at.RequestURI(), length, text)
+		require.NoError(t, err)
+		return conn
+	}
+	const text = "borrowerId\nB-1\nB-2\n"
+	files := map[string]any{"attachmentFileNames": []string{name}}
+	underWay := func(want int) func() bool {
+		return func() bool {
+			var uploads int
+			return s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM attachment_uploads").Scan(&uploads) == nil && uploads == want
+		}
+	}
+	conn := begin(len(text), text[:len(text)-4])
+	require.Eventually(t, underWay(1), 10*time.Second, 10*time.Millisecond)
+	c.Post(t, "/v1/workflows/echo/v1/execute-batch", files).Expect(http.StatusNotFound)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, underWay(0), 10*time.Second, 10*time.Millisecond)
+	c.Post(t, "/v1/workflows/echo/v1/execute-batch", files).Expect(http.StatusNotFound)
+
+	answer, err := http.ReadResponse(bufio.NewReader(begin(1<<30+1, "")), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+	require.NoError(t, answer.Body.Close())
+	foreign := regexp.MustCompile("tenant=[^&]+").ReplaceAllString(address, "tenant="+other.ID.String())
+	s.Anonymous().Put(t, foreign, apitest.Raw(text), contentType("text/csv")).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+
+	stored := s.Anonymous().Put(t, address, apitest.Raw(text), contentType("text/csv")).Expect(http.StatusOK)
+	sum := sha256.Sum256([]byte(text))
+	require.Equal(t, hex.EncodeToString(sum[:]), stored.Text("sha256"))
+	record := awaitBatch(t, c, c.Post(t, "/v1/workflows/echo/v1/execute-batch", files).Expect(http.StatusAccepted).Text("executionBatchId"))
+	require.Equal(t, "2", record.Text("state.batchItemsExecutionsSummary.completed"))
+	other.As(t, identity.RoleAdmin).Post(t, "/v1/workflows/echo/v1/execute-batch", files).Expect(http.StatusNotFound)
 }
 
 func TestSignedAddressesExpire(t *testing.T) {

@@ -125,6 +125,7 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	unscoped := options.Unscoped.scope()
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		scanInUTC(conn)
+		registerUUID(conn)
 		conn.PgConn().CustomData()[sessionKey] = &session{unscoped: unscoped, current: unscoped}
 		return nil
 	}

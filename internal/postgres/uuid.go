@@ -54,13 +54,13 @@ type uuidPlan struct{}
 
 // Encode implements pgtype.EncodePlan.
 func (uuidPlan) Encode(value any, buf []byte) ([]byte, error) {
-	id := value.(uuid.UUID) //nolint:forcetypeassert // PlanEncode has looked
+	id := value.(uuid.UUID) //nolint:errcheck,forcetypeassert // PlanEncode has looked
 	return append(buf, id[:]...), nil
 }
 
 // Scan implements pgtype.ScanPlan. NULL gives the nil UUID, as without the codec.
 func (uuidPlan) Scan(src []byte, target any) error {
-	id := target.(*uuid.UUID) //nolint:forcetypeassert // PlanScan has looked
+	id := target.(*uuid.UUID) //nolint:errcheck,forcetypeassert // PlanScan has looked
 	if len(src) != len(id) && src != nil {
 		return fmt.Errorf("a uuid of %d bytes", len(src))
 	}
@@ -73,9 +73,9 @@ type uuidsPlan struct{}
 // Encode implements pgtype.EncodePlan. The form is that of array_send in
 // PostgreSQL's src/backend/utils/adt/arrayfuncs.c.
 func (uuidsPlan) Encode(value any, buf []byte) ([]byte, error) {
-	ids := value.([]uuid.UUID) //nolint:forcetypeassert // PlanEncode has looked
+	ids := value.([]uuid.UUID) //nolint:errcheck,forcetypeassert // PlanEncode has looked
 	const dimensions, hasNull, lowerBound = 1, 0, 1
-	header := []uint32{dimensions, hasNull, pgtype.UUIDOID, uint32(len(ids)), lowerBound} //nolint:gosec // lists are short
+	header := []uint32{dimensions, hasNull, pgtype.UUIDOID, uint32(len(ids)), lowerBound}
 	if len(ids) == 0 {
 		header = []uint32{0, hasNull, pgtype.UUIDOID}
 	}

@@ -2,9 +2,7 @@ package batch
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -29,9 +27,53 @@ const (
 // the input schema, as of an execute call with such an input.
 const refusedStatusCode = 422
 
-// chunker turns items into chunks: it fills in defaults, validates against the
-// input schema and writes what is to be stored. Valid items wait in the chunk
-// where the workflow has no effects; the others are executions from now on.
+// checked is an item that has been held against the input schema.
+type checked struct {
+	fileName   string
+	row        int
+	borrowerID string
+	input      string // JSON as it is stored
+	result     string // of one that is refused, JSON likewise; else empty
+}
+
+// checkedPortion is what has become of a portion.
+type checkedPortion struct {
+	columns []string // of its items, in their order
+	items   []checked
+}
+
+// check fills in the defaults of a portion's items, validates them and writes
+// what is to be stored.
+func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
+	columns, items := newColumnSet(p.columns...), make([]checked, len(p.items))
+	var text []byte
+	for i := range p.items {
+		it := &p.items[i]
+		faults := it.faults
+		if !it.isBroken {
+			var filled map[string]any
+			filled, faults = plan.CheckInput(it.input)
+			if faults = merge(it.faults, faults); len(faults) == 0 {
+				it.input = filled
+			}
+		}
+		columns.addLeaves(it.input)
+		var err error
+		if text, err = exactjson.Append(text[:0], it.input); err != nil {
+			return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
+		}
+		items[i] = checked{fileName: it.fileName, row: it.row, borrowerID: borrowerOf(it.input), input: string(text)}
+		if len(faults) > 0 {
+			if items[i].result, err = refusal(it, faults); err != nil {
+				return checkedPortion{}, err
+			}
+		}
+	}
+	return checkedPortion{columns: columns.names, items: items}, nil
+}
+
+// chunker puts items into chunks. Valid items wait in the chunk, unless their
+// workflow waits; the others are executions from now on.
 type chunker struct {
 	plan    *workflow.Plan
 	clock   func() time.Time
@@ -42,125 +84,62 @@ type chunker struct {
 	emit    func(*queries.BatchItemsInsertParams) error
 }
 
-// readAll emits the items of the sources from index next on. Where there is
-// none at all, it is the fault of the first file.
-func (c *chunker) readAll(sources []openSource) error {
-	before, firstFile := c.next, ""
-	for _, open := range sources {
-		r, err := open()
-		if err != nil {
-			return err
-		}
-		passed, err := c.readFrom(r, int(before))
-		if closer, ok := r.(io.Closer); ok {
-			err = errors.Join(err, closer.Close())
-		}
-		if err != nil {
-			return err
-		}
-		before -= int32(passed)
-		if firstFile == "" {
-			firstFile = r.from()
-		}
-	}
-	if c.next == 0 && firstFile != "" {
-		return &FileError{File: firstFile, Reason: "there is no item in it"}
-	}
-	return c.flush()
-}
-
-// readFrom adds the items of a source but the first ones, which it passes over
-// and counts.
-func (c *chunker) readFrom(r itemReader, before int) (passed int, err error) {
-	for _, name := range r.columns() {
+func (c *chunker) addAll(p checkedPortion) error {
+	for _, name := range p.columns {
 		c.columns.add(name)
 	}
-	if passed, err = skip(r, before); err != nil {
-		return passed, err
-	}
-	return passed, c.read(r)
-}
-
-func (c *chunker) read(r itemReader) error {
-	for {
-		it, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+	for i := range p.items {
+		if err := c.add(&p.items[i]); err != nil {
 			return err
 		}
-		if c.next == itemsMax {
-			return &FileError{File: it.fileName, Row: it.row, Reason: fmt.Sprintf("a batch has at most %d items", itemsMax)}
-		}
-		if err := c.add(&it); err != nil {
-			return err
-		}
-		if len(c.chunk.Ids) == chunkItemsMax || len(c.chunk.ChunkIndexes) == chunkItemsMax || c.bytes >= chunkBytesMax {
+		if len(c.chunk.Ids) == chunkItemsMax || len(c.chunk.ChunkIndexes) == chunkItems(c.plan) || c.bytes >= chunkBytesMax {
 			if err := c.flush(); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
-func (c *chunker) add(it *item) error {
+func (c *chunker) add(it *checked) error {
 	if c.chunk == nil {
 		c.chunk = &queries.BatchItemsInsertParams{FirstItem: c.next, CreatedAt: c.clock(), FailedStatusCode: refusedStatusCode}
 	}
-	faults := it.faults
-	if !it.isBroken {
-		var filled map[string]any
-		filled, faults = c.plan.CheckInput(it.input)
-		if faults = merge(it.faults, faults); len(faults) == 0 {
-			it.input = filled
-		}
-	}
-	c.columns.addLeaves(it.input)
-	input, err := exactjson.Encode(it.input)
-	if err != nil {
-		return fmt.Errorf("write item %d: %w", c.next, err)
-	}
-	if len(faults) == 0 && !c.plan.Effects {
-		c.keep(it, input)
-	} else if err := c.record(it, input, faults); err != nil {
+	if it.result == "" && waitsInChunk(c.plan) {
+		c.keep(it)
+	} else if err := c.record(it); err != nil {
 		return err
 	}
-	c.bytes += len(input)
+	c.bytes += len(it.input) + len(it.result)
 	c.chunk.ItemCount++
 	c.next++
 	return nil
 }
 
 // keep leaves an item in the chunk.
-func (c *chunker) keep(it *item, input []byte) {
+func (c *chunker) keep(it *checked) {
 	c.chunk.ChunkIndexes = append(c.chunk.ChunkIndexes, c.next)
 	c.chunk.ChunkRowNumbers = append(c.chunk.ChunkRowNumbers, int32(it.row))
 	c.chunk.ChunkFileNames = append(c.chunk.ChunkFileNames, it.fileName)
-	c.chunk.ChunkInputs = append(c.chunk.ChunkInputs, string(input))
+	c.chunk.ChunkInputs = append(c.chunk.ChunkInputs, it.input)
 }
 
-// record makes an execution of an item: pending, or failed if it has faults.
-func (c *chunker) record(it *item, input []byte, faults []fault.Detail) error {
+// record makes an execution of an item: pending, or failed if it is refused.
+func (c *chunker) record(it *checked) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	result := ""
-	if len(faults) > 0 {
-		if result, err = refusal(it, faults); err != nil {
-			return err
-		}
+	if it.result != "" {
 		c.chunk.Failed++
 	}
 	c.chunk.Ids = append(c.chunk.Ids, id)
 	c.chunk.Indexes = append(c.chunk.Indexes, c.next)
 	c.chunk.RowNumbers = append(c.chunk.RowNumbers, int32(it.row))
 	c.chunk.FileNames = append(c.chunk.FileNames, it.fileName)
-	c.chunk.BorrowerIds = append(c.chunk.BorrowerIds, borrowerOf(it.input))
-	c.chunk.Inputs = append(c.chunk.Inputs, string(input))
-	c.chunk.Results = append(c.chunk.Results, result)
-	c.bytes += len(result)
+	c.chunk.BorrowerIds = append(c.chunk.BorrowerIds, it.borrowerID)
+	c.chunk.Inputs = append(c.chunk.Inputs, it.input)
+	c.chunk.Results = append(c.chunk.Results, it.result)
 	return nil
 }
 

@@ -34,6 +34,7 @@ type lineReader struct {
 	text  *boundedReader
 	lines *bufio.Reader
 	row   int
+	read  int // bytes of the last line
 }
 
 func openLines(f *file) *lineReader {
@@ -49,6 +50,7 @@ func (r *lineReader) next() (item, error) {
 	if err != nil {
 		return item{}, err
 	}
+	r.read = len(line)
 	return objectOf(r.file, r.row, line), nil
 }
 
@@ -97,6 +99,8 @@ func (r *lineReader) skip() error {
 	return err
 }
 
+func (r *lineReader) size() int { return r.read }
+
 func (r *lineReader) columns() []string { return nil }
 
 func (r *lineReader) from() string { return r.name }
@@ -107,6 +111,7 @@ type arrayReader struct {
 	text    *boundedReader
 	decoder *json.Decoder
 	row     int
+	read    int // bytes of the last element
 }
 
 // openArray reads the beginning of the array. Faults of the file are *FileError.
@@ -131,6 +136,7 @@ func (r *arrayReader) next() (item, error) {
 	if err != nil {
 		return item{}, err
 	}
+	r.read = len(text)
 	return objectOf(r.file, r.row, text), nil
 }
 
@@ -158,6 +164,8 @@ func (r *arrayReader) skip() error {
 	_, err := r.element()
 	return err
 }
+
+func (r *arrayReader) size() int { return r.read }
 
 func (r *arrayReader) columns() []string { return nil }
 

@@ -71,33 +71,39 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 	return s.process(ctx, tenantID, batchID)
 }
 
-// record reads and validates one chunk, which is a turn, while the one before is
-// written.
+// record reads the sources, checks what was read before and writes what was
+// checked before that, all at the same time. To read or to check a portion is a
+// turn.
 func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow, plan *workflow.Plan, sources []openSource) error {
 	chunks := make(chan *queries.BatchItemsInsertParams)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(chunks)
-		leave, err := s.turns.take(ctx, tenantID, batchID)
-		if err != nil {
-			return err
-		}
-		defer func() { leave() }()
 		c := &chunker{plan: plan, clock: s.Clock, columns: newColumnSet(row.InputColumns...), next: row.ItemsRead}
 		c.emit = func(chunk *queries.BatchItemsInsertParams) error {
-			leave()
 			select {
 			case chunks <- chunk:
+				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			next, err := s.turns.take(ctx, tenantID, batchID)
-			if err == nil {
-				leave = next
+		}
+		turn := func(ctx context.Context) (leave func(), err error) { return s.turns.take(ctx, tenantID, batchID) }
+		err := inOrder(ctx, func(ctx context.Context, yield func(portion) error) error {
+			p := &portioner{turn: func() (func(), error) { return turn(ctx) }, next: row.ItemsRead, yield: yield}
+			return p.readAll(sources)
+		}, func(ctx context.Context, p portion) (checkedPortion, error) {
+			leave, err := turn(ctx)
+			if err != nil {
+				return checkedPortion{}, err
 			}
+			defer leave()
+			return p.check(plan)
+		}, c.addAll)
+		if err != nil {
 			return err
 		}
-		return c.readAll(sources)
+		return c.flush()
 	})
 	group.Go(func() error {
 		for chunk := range chunks {

@@ -21,6 +21,8 @@ type item struct {
 type itemReader interface {
 	// next returns the next item or io.EOF.
 	next() (item, error)
+	// size is how long the text of the item was that next returned, in bytes.
+	size() int
 	// skip passes over the next item, cheaper than next, or returns io.EOF.
 	skip() error
 	// columns are the dotted names of inputs that the source declares.
@@ -55,6 +57,9 @@ func (r *listReader) skip() error {
 	return nil
 }
 
+// size implements itemReader: the request is in memory already.
+func (r *listReader) size() int { return 0 }
+
 func (r *listReader) columns() []string { return nil }
 
 func (r *listReader) from() string { return "" }
@@ -75,6 +80,7 @@ type tableReader struct {
 	fileName string
 	rows     rowReader
 	layout   *layout
+	read     int // bytes of the last row
 }
 
 // openItems begins to read a file of items. Faults of the file are *FileError.
@@ -118,6 +124,10 @@ func (r *tableReader) next() (item, error) {
 	if err != nil && !isBroken {
 		return item{}, err
 	}
+	r.read = 0
+	for _, cell := range cells {
+		r.read += len(cell)
+	}
 	input, faults := r.layout.item(cells)
 	if isBroken {
 		faults = []fault.Detail{{Field: broken.column, Message: broken.reason}}
@@ -132,6 +142,8 @@ func (r *tableReader) skip() error {
 	}
 	return err
 }
+
+func (r *tableReader) size() int { return r.read }
 
 func (r *tableReader) columns() []string {
 	names := make([]string, len(r.layout.columns))

@@ -1,0 +1,55 @@
+package batch
+
+import (
+	"context"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// inOrder has work done on each value that source yields, on several of them at
+// a time, and gives what comes of it to sink in the order of the source. A few
+// values and results are held at most: source waits while sink is behind. The
+// first error ends all; ctx does too.
+func inOrder[In, Out any](
+	ctx context.Context,
+	source func(ctx context.Context, yield func(In) error) error,
+	work func(context.Context, In) (Out, error),
+	sink func(Out) error,
+) error {
+	group, ctx := errgroup.WithContext(ctx)
+	results := make(chan chan Out, runtime.GOMAXPROCS(0)) // of what is being worked on
+	group.Go(func() error {
+		defer close(results)
+		return source(ctx, func(in In) error {
+			result := make(chan Out, 1)
+			select {
+			case results <- result:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			group.Go(func() error {
+				out, err := work(ctx, in)
+				if err == nil {
+					result <- out
+				}
+				return err
+			})
+			return nil
+		})
+	})
+	group.Go(func() error {
+		for result := range results {
+			select {
+			case out := <-result:
+				if err := sink(out); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}

@@ -1,0 +1,94 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Limits of a portion, of which several are in memory at a time.
+const (
+	portionItemsMax = 250
+	portionBytesMax = 1 << 20 // of the texts that its items are read from; the last may go beyond
+)
+
+// portion is items of one source, one after the other: what is checked at a time.
+type portion struct {
+	columns []string // that the source declares; with its first portion
+	items   []item
+}
+
+// portioner reads items in portions.
+type portioner struct {
+	turn  func() (leave func(), err error) // to be had for each portion
+	next  int32                            // index of the next item
+	yield func(portion) error
+}
+
+// readAll yields the items of the sources from index next on. Where there is
+// none at all, it is the fault of the first file.
+func (p *portioner) readAll(sources []openSource) error {
+	before, firstFile := int(p.next), ""
+	for _, open := range sources {
+		r, err := open()
+		if err != nil {
+			return err
+		}
+		passed, err := p.readFrom(r, before)
+		if closer, ok := r.(io.Closer); ok {
+			err = errors.Join(err, closer.Close())
+		}
+		if err != nil {
+			return err
+		}
+		before -= passed
+		if firstFile == "" {
+			firstFile = r.from()
+		}
+	}
+	if p.next == 0 && firstFile != "" {
+		return &FileError{File: firstFile, Reason: "there is no item in it"}
+	}
+	return nil
+}
+
+// readFrom yields the items of a source but the first ones, which it passes over
+// and counts.
+func (p *portioner) readFrom(r itemReader, before int) (passed int, err error) {
+	if passed, err = skip(r, before); err != nil {
+		return passed, err
+	}
+	columns := r.columns()
+	for {
+		items, err := p.read(r)
+		isEnd := errors.Is(err, io.EOF)
+		if err != nil && !isEnd {
+			return passed, err
+		}
+		if err := p.yield(portion{columns: columns, items: items}); err != nil || isEnd {
+			return passed, err
+		}
+		columns = nil
+	}
+}
+
+// read returns the next items of a source, the last ones with io.EOF.
+func (p *portioner) read(r itemReader) (items []item, err error) {
+	leave, err := p.turn()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	for size := 0; len(items) < portionItemsMax && size < portionBytesMax; size += r.size() {
+		it, err := r.next()
+		if err != nil {
+			return items, err
+		}
+		if p.next == itemsMax {
+			return nil, &FileError{File: it.fileName, Row: it.row, Reason: fmt.Sprintf("a batch has at most %d items", itemsMax)}
+		}
+		items = append(items, it)
+		p.next++
+	}
+	return items, nil
+}

@@ -4,7 +4,9 @@
 -- whose workflow is not active, or gone, has no row. Empty texts, the nil UUID,
 -- the status code 0 and the year 1 stand for null.
 WITH request AS (
-    SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+    -- A plan for this many ids looks cheaper than one for any number; of ids that
+    -- a subquery gives, their number is not looked at, and the plan is kept.
+    SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
         unnest(@principal_ids::text[]) AS principal_id, unnest(@billable_ids::text[]) AS billable_id,
         unnest(@borrower_ids::text[]) AS borrower_id, unnest(@tags::text[]) AS tags, unnest(@is_test::boolean[]) AS is_test,
         unnest(@rescores_of::uuid[]) AS rescore_of, unnest(@statuses::text[]) AS status,
@@ -70,7 +72,8 @@ RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at,
 -- has comes with its lease.
 SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
     (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id) AS asked
+-- The ids come from a subquery as in SysExecutionInsert.
+FROM (SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id) AS asked
 -- Found by the id alone: a tenant's index leads to all of its executions.
 JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id
 JOIN execution_payloads p ON p.execution_id = e.id;
@@ -90,7 +93,8 @@ UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution
 -- the same attempt. No row: it is not the caller's to end. The job 0 stands for
 -- none.
 WITH ending AS (
-    SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@attempts::integer[]) AS attempt,
+    -- As in SysExecutionInsert.
+    SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@attempts::integer[]) AS attempt,
         unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@statuses::text[]) AS status,
         unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
         unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,

@@ -474,7 +474,8 @@ func (q *Queries) ExecutionUnlease(ctx context.Context, db DBTX, arg ExecutionUn
 
 const sysExecutionFinish = `-- name: SysExecutionFinish :many
 WITH ending AS (
-    SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::integer[]) AS attempt,
+    -- As in SysExecutionInsert.
+    SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::integer[]) AS attempt,
         unnest($4::uuid[]) AS lease_token, unnest($5::text[]) AS status,
         unnest($6::boolean[]) AS source_failed, unnest($7::integer[]) AS status_code,
         unnest($8::integer[]) AS tasks_completed, unnest($9::integer[]) AS tasks_failed,
@@ -569,7 +570,9 @@ func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecut
 
 const sysExecutionInsert = `-- name: SysExecutionInsert :many
 WITH request AS (
-    SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS workflow_id,
+    -- A plan for this many ids looks cheaper than one for any number; of ids that
+    -- a subquery gives, their number is not looked at, and the plan is kept.
+    SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS workflow_id,
         unnest($6::text[]) AS principal_id, unnest($7::text[]) AS billable_id,
         unnest($8::text[]) AS borrower_id, unnest($9::text[]) AS tags, unnest($10::boolean[]) AS is_test,
         unnest($11::uuid[]) AS rescore_of, unnest($12::text[]) AS status,
@@ -711,7 +714,7 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 const sysExecutionListForRun = `-- name: SysExecutionListForRun :many
 SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
     (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id) AS asked
+FROM (SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id) AS asked
 JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id
 JOIN execution_payloads p ON p.execution_id = e.id
 `
@@ -737,6 +740,7 @@ type SysExecutionListForRunRow struct {
 
 // What it takes to run executions that have not begun; the state of one that
 // has comes with its lease.
+// The ids come from a subquery as in SysExecutionInsert.
 // Found by the id alone: a tenant's index leads to all of its executions.
 func (q *Queries) SysExecutionListForRun(ctx context.Context, db DBTX, arg SysExecutionListForRunParams) ([]SysExecutionListForRunRow, error) {
 	rows, err := db.Query(ctx, sysExecutionListForRun, arg.Ids, arg.TenantIds)

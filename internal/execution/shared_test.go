@@ -9,6 +9,7 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/pgtest"
+	"tranche/internal/postgres"
 )
 
 // What shares a statement is told apart by tenant and by lease.
@@ -50,4 +51,40 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT concat_ws(' ', e.status, e.is_success, e.tags, p.result)
 		FROM executions e JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = $1`, leased).Scan(&text))
 	require.Equal(t, `completed t {"a \"b\""} {"n":1.10}`, text)
+}
+
+// Planning a statement over partitions takes longer than all else that an
+// execution asks of the database. After five plans of its own for what was
+// asked, PostgreSQL keeps a general one if that does not look dearer.
+func TestPlansAreKept(t *testing.T) {
+	t.Parallel()
+	pool, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	tenant := pgtest.Tenant(t, pool).ID
+	workflow := pgtest.PublishedWorkflow(t, pool, tenant).ID
+	for n := range 12 {
+		var rows []*newExecution
+		var references []reference
+		var ends []finish
+		for range n%4 + 1 {
+			id := pgtest.NewID(t)
+			rows = append(rows, &newExecution{ID: id, TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`)})
+			references = append(references, reference{tenant, id})
+			ends = append(ends, finish{Finished: &Finished{
+				TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`),
+			}})
+		}
+		_, err := insertAll(t.Context(), pool, rows)
+		require.NoError(t, err)
+		_, err = readAll(t.Context(), pool, references)
+		require.NoError(t, err)
+		_, err = finishAll(t.Context(), pool, ends)
+		require.NoError(t, err)
+	}
+	var statements, anew int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE custom_plans > 5)
+		FROM pg_prepared_statements WHERE statement ~ 'name: SysExecution(Insert|ListForRun|Finish)'`).Scan(&statements, &anew))
+	require.Equal(t, 3, statements)
+	require.Zero(t, anew)
 }

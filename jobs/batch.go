@@ -20,8 +20,8 @@ func (BatchPreProcessing) InsertOpts() river.InsertOpts {
 }
 
 // BatchItemRun runs the items of a batch from index FirstItem up to, not
-// including, EndItem: those of a chunk where the workflow has no effects, else
-// one.
+// including, EndItem: those of a chunk or those that are recorded as pending,
+// one where the workflow has effects.
 type BatchItemRun struct {
 	TenantID  uuid.UUID `json:"tenant_id"`
 	BatchID   uuid.UUID `json:"batch_id"`

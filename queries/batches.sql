@@ -139,10 +139,15 @@ WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchChunksList :many
--- The chunks from an index on, in their order.
-SELECT first_item, item_indexes[cardinality(item_indexes)]::integer + 1 AS end_item, cardinality(item_indexes)::integer AS items FROM batch_chunks
-WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item >= @first_item::integer
-ORDER BY first_item LIMIT @chunks_max;
+-- The chunks from an index on, in their order, and how many items of each have
+-- not begun.
+SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
+    (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
+FROM batch_chunks c
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item >= @first_item::integer
+ORDER BY c.first_item LIMIT @chunks_max;
 
 -- name: BatchFed :exec
 UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, chunks_fed_until = @chunks_fed_until,
@@ -245,18 +250,20 @@ RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_un
 -- name: BatchChunkGet :one
 -- A chunk, what it takes to run it, and whether its batch lets it begin or wants
 -- it cancelled. No row: its items are recorded.
-SELECT c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer;
 
 -- name: BatchChunkRecord :one
--- Records the items of a chunk as executions, in the order of the chunk, and
--- counts those that have ended, which are written nowhere else. The row of the
--- batch is locked last. No row: they were recorded before.
+-- Records the items of a chunk, which have ended, as executions, in the order of
+-- the chunk, and counts them. The row of the
+-- batch is locked last. No row: they were recorded before, or another has taken
+-- the chunk.
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
+      AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
 ), item AS (
     SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
@@ -275,8 +282,7 @@ WITH chunk AS (
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
         NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
         CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
-        CASE WHEN item.status NOT IN ('pending', 'cancelled') THEN item.started_at END,
-        CASE WHEN item.status <> 'pending' THEN item.completed_at END
+        CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
     FROM item, execution_batches b WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
     RETURNING status, source_failed
 ), payload AS (
@@ -284,7 +290,7 @@ WITH chunk AS (
     SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json FROM item
     RETURNING execution_id
 ), counted AS (
-    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status NOT IN ('pending', 'completed')) AS failed,
+    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status <> 'completed') AS failed,
         count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed, (SELECT count(*) FROM payload) AS items
     FROM execution
 )

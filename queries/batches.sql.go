@@ -43,7 +43,7 @@ func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCanc
 }
 
 const batchChunkGet = `-- name: BatchChunkGet :one
-SELECT c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -57,6 +57,7 @@ type BatchChunkGetParams struct {
 }
 
 type BatchChunkGetRow struct {
+	Token       *uuid.UUID
 	ItemIndexes []int32
 	Inputs      []string
 	WorkflowID  uuid.UUID
@@ -72,6 +73,7 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 	row := db.QueryRow(ctx, batchChunkGet, arg.TenantID, arg.BatchID, arg.FirstItem)
 	var i BatchChunkGetRow
 	err := row.Scan(
+		&i.Token,
 		&i.ItemIndexes,
 		&i.Inputs,
 		&i.WorkflowID,
@@ -86,26 +88,26 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 const batchChunkRecord = `-- name: BatchChunkRecord :one
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = $2 AND c.batch_id = $3::uuid AND c.first_item = $4::integer
+      AND c.token IS NOT DISTINCT FROM $5::uuid
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
 ), item AS (
     SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
-        unnest(chunk.inputs) AS input, unnest($5::uuid[]) AS id, unnest($6::text[]) AS borrower_id,
-        unnest($7::text[]) AS status, unnest($8::boolean[]) AS source_failed, unnest($9::integer[]) AS status_code,
-        unnest($10::integer[]) AS tasks_completed, unnest($11::integer[]) AS tasks_failed,
-        unnest($12::timestamptz[]) AS started_at, unnest($13::timestamptz[]) AS completed_at,
-        unnest($14::text[]) AS tags, unnest($15::text[]) AS state, unnest($16::text[]) AS result
+        unnest(chunk.inputs) AS input, unnest($6::uuid[]) AS id, unnest($7::text[]) AS borrower_id,
+        unnest($8::text[]) AS status, unnest($9::boolean[]) AS source_failed, unnest($10::integer[]) AS status_code,
+        unnest($11::integer[]) AS tasks_completed, unnest($12::integer[]) AS tasks_failed,
+        unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS completed_at,
+        unnest($15::text[]) AS tags, unnest($16::text[]) AS state, unnest($17::text[]) AS result
     FROM chunk
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
         tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
-    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($17::text, ''),
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($18::text, ''),
         b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
         NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
         CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
-        CASE WHEN item.status NOT IN ('pending', 'cancelled') THEN item.started_at END,
-        CASE WHEN item.status <> 'pending' THEN item.completed_at END
+        CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
     FROM item, execution_batches b WHERE b.tenant_id = $2 AND b.id = $3::uuid
     RETURNING status, source_failed
 ), payload AS (
@@ -113,7 +115,7 @@ WITH chunk AS (
     SELECT item.id, $2, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json FROM item
     RETURNING execution_id
 ), counted AS (
-    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status NOT IN ('pending', 'completed')) AS failed,
+    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status <> 'completed') AS failed,
         count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed, (SELECT count(*) FROM payload) AS items
     FROM execution
 )
@@ -134,6 +136,7 @@ type BatchChunkRecordParams struct {
 	TenantID       uuid.UUID
 	BatchID        uuid.UUID
 	FirstItem      int32
+	Token          *uuid.UUID
 	Ids            []uuid.UUID
 	BorrowerIds    []string
 	Statuses       []string
@@ -163,15 +166,17 @@ type BatchChunkRecordRow struct {
 	ValidatedItems    int32
 }
 
-// Records the items of a chunk as executions, in the order of the chunk, and
-// counts those that have ended, which are written nowhere else. The row of the
-// batch is locked last. No row: they were recorded before.
+// Records the items of a chunk, which have ended, as executions, in the order of
+// the chunk, and counts them. The row of the
+// batch is locked last. No row: they were recorded before, or another has taken
+// the chunk.
 func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (BatchChunkRecordRow, error) {
 	row := db.QueryRow(ctx, batchChunkRecord,
 		arg.NewColumns,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
+		arg.Token,
 		arg.Ids,
 		arg.BorrowerIds,
 		arg.Statuses,
@@ -204,9 +209,13 @@ func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkR
 }
 
 const batchChunksList = `-- name: BatchChunksList :many
-SELECT first_item, item_indexes[cardinality(item_indexes)]::integer + 1 AS end_item, cardinality(item_indexes)::integer AS items FROM batch_chunks
-WHERE tenant_id = $1 AND batch_id = $2 AND first_item >= $3::integer
-ORDER BY first_item LIMIT $4
+SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
+    (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
+FROM batch_chunks c
+WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item >= $3::integer
+ORDER BY c.first_item LIMIT $4
 `
 
 type BatchChunksListParams struct {
@@ -222,7 +231,8 @@ type BatchChunksListRow struct {
 	Items     int32
 }
 
-// The chunks from an index on, in their order.
+// The chunks from an index on, in their order, and how many items of each have
+// not begun.
 func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
 	rows, err := db.Query(ctx, batchChunksList,
 		arg.TenantID,

@@ -68,21 +68,25 @@ type Config struct {
 type Service struct {
 	Config
 	q *queries.Queries
-	// loads, checkpoints and ends are of items with effects, each of which has a
-	// job: what many do at about the same time is one statement.
+	// These are of items with effects: what many do at about the same time is one
+	// statement.
 	loads       *gatherer[*loading]
+	beginnings  *gatherer[*beginning]
 	checkpoints *gatherer[*checkpoint]
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
-	turns    *turns
+	turns *turns
+	// calling bounds how many items of chunks run that may wait for what they call.
+	calling  *turns
 	columns  knownColumns
 	circuits circuits
 }
 
 // New returns a service.
 func New(c Config) *Service {
-	s := &Service{Config: c, q: queries.New(), turns: newTurns(runtime.GOMAXPROCS(0))}
-	s.loads, s.checkpoints, s.ends = newGatherer(s.load), newGatherer(s.checkpoint), newGatherer(s.finishGathered)
+	s := &Service{Config: c, q: queries.New(), turns: newTurns(runtime.GOMAXPROCS(0)), calling: newTurns(callingMax)}
+	s.loads, s.beginnings = newGatherer(s.load), newGatherer(s.beginItems)
+	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s
 }
 

@@ -92,7 +92,7 @@ func (c *chunker) addAll(p checkedPortion) error {
 		if err := c.add(&p.items[i]); err != nil {
 			return err
 		}
-		if len(c.chunk.Ids) == chunkItemsMax || len(c.chunk.ChunkIndexes) == chunkItemsMax || c.bytes >= chunkBytesMax {
+		if len(c.chunk.Ids) == chunkItemsMax || len(c.chunk.ChunkIndexes) == chunkItems(c.plan) || c.bytes >= chunkBytesMax {
 			if err := c.flush(); err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (c *chunker) add(it *checked) error {
 	if c.chunk == nil {
 		c.chunk = &queries.BatchItemsInsertParams{FirstItem: c.next, CreatedAt: c.clock(), FailedStatusCode: refusedStatusCode}
 	}
-	if it.result == "" && !c.plan.Effects {
+	if it.result == "" && waitsInChunk(c.plan) {
 		c.keep(it)
 	} else if err := c.record(it); err != nil {
 		return err

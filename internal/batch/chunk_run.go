@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/catalog"
-	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
@@ -30,9 +29,9 @@ type chunk struct {
 	row               queries.BatchChunkGetRow
 }
 
-// runChunk runs the items of a chunk in memory and records them in one
+// runPureChunk runs the items of a chunk in memory and records them in one
 // statement. It is left alone while the batch is paused or once it is cancelled.
-func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32) error {
+func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) error {
 	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
 		return err
@@ -42,9 +41,7 @@ func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err != nil || c == nil || !c.row.MayBegin {
 		return err
 	}
-	if c.plan.Effects {
-		return s.unfold(ctx, c)
-	}
+	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)
 	if err != nil {
 		return err
@@ -56,13 +53,13 @@ func (s *Service) runChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 			return err
 		}
 		items[i], err = s.runPure(ctx, execution.Item{
-			TenantID: tenantID, ID: id, Plan: c.plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
+			TenantID: tenantID, ID: id, Plan: plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
 		}, []byte(input))
 		if err != nil {
 			return err
 		}
 	}
-	return s.recordChunk(ctx, c, items, nil)
+	return s.recordChunk(ctx, c, items)
 }
 
 // getChunk returns nil if the items of the chunk are recorded.
@@ -81,15 +78,14 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 }
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
-// those that have ended and feeds the batch: one transaction, which does more if
-// others is not nil.
-func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, others func(pgx.Tx) error) error {
+// them and feeds the batch: one transaction.
+func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) error {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {
 		return err
 	}
 	params := queries.BatchChunkRecordParams{
-		TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, WorkflowType: c.workflow.Type,
+		TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Token: c.row.Token, WorkflowType: c.workflow.Type,
 		NewColumns: s.columns.unseen(c.batchID, items), Ids: p.Ids, Statuses: p.Statuses, SourceFailed: p.SourceFailed,
 		StatusCodes: p.StatusCodes, TasksCompleted: p.TasksCompleted, TasksFailed: p.TasksFailed,
 		StartedAt: p.StartedAt, CompletedAt: p.CompletedAt, Tags: p.Tags, States: p.States, Results: p.Results,
@@ -105,11 +101,6 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, oth
 		if err != nil {
 			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
 		}
-		if others != nil {
-			if err := others(tx); err != nil {
-				return err
-			}
-		}
 		return s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
 	})
 	if err != nil {
@@ -119,21 +110,9 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, oth
 	return nil
 }
 
-// unfold records the items of a chunk as pending and gives each a job: the
-// latest version of a workflow that theirs runs has got effects meanwhile.
-func (s *Service) unfold(ctx context.Context, c *chunk) error {
-	items, err := s.unrunItems(c, &engine.Outcome{Status: engine.StatusPending}, nil)
-	if err != nil {
-		return err
-	}
-	return s.recordChunk(ctx, c, items, func(tx pgx.Tx) error {
-		return s.enqueue(ctx, tx, c.batchID, runsOf(c.tenantID, c.batchID, c.row.ItemIndexes, 1))
-	})
-}
-
-// unrunItems are the items of a chunk, none of which has run, with one outcome
-// and result.
-func (s *Service) unrunItems(c *chunk, outcome *engine.Outcome, result []byte) ([]*ended, error) {
+// cancelledItems are the items of a chunk, none of which has run, with the given
+// result.
+func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 	items := make([]*ended, len(c.row.Inputs))
 	for i, text := range c.row.Inputs {
 		input, err := exactjson.Decode([]byte(text))
@@ -147,13 +126,14 @@ func (s *Service) unrunItems(c *chunk, outcome *engine.Outcome, result []byte) (
 		object, _ := input.(map[string]any)
 		now := s.Clock()
 		items[i] = &ended{startedAt: now, borrowerID: borrowerOf(object), Finished: &execution.Finished{
-			TenantID: c.tenantID, ID: id, Outcome: outcome, ResultText: result, At: now,
+			TenantID: c.tenantID, ID: id, Outcome: cancelledOutcome(), ResultText: result, At: now,
 		}}
 	}
 	return items, nil
 }
 
-// cancelChunks ends the items of a cancelled batch that wait in chunks.
+// cancelChunks ends the items of a cancelled batch that wait in chunks. What is
+// taken by another meanwhile is left to the next call.
 func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID, result []byte) error {
 	chunks, err := s.q.BatchChunksList(ctx, s.Pool, queries.BatchChunksListParams{TenantID: tenantID, BatchID: batchID, ChunksMax: itemsMax})
 	if err != nil {
@@ -161,19 +141,35 @@ func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID,
 	}
 	for _, listed := range chunks {
 		c, err := s.getChunk(ctx, tenantID, batchID, listed.FirstItem)
+		if err == nil && c != nil && c.row.IsCancelled && c.row.Token != nil {
+			c, err = s.takeOver(ctx, c)
+		}
 		if err != nil {
 			return err
 		}
 		if c == nil || !c.row.IsCancelled {
 			continue
 		}
-		items, err := s.unrunItems(c, cancelledOutcome(), result)
+		items, err := s.cancelledItems(c, result)
 		if err != nil {
 			return err
 		}
-		if err := s.recordChunk(ctx, c, items, nil); err != nil {
+		if err := s.recordChunk(ctx, c, items); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takeOver takes a chunk of which items may have begun and returns what is left
+// of it; nil for nothing.
+func (s *Service) takeOver(ctx context.Context, c *chunk) (*chunk, error) {
+	_, _, err := s.takeChunk(ctx, c.tenantID, c.batchID, c.first, c.row.Token)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.getChunk(ctx, c.tenantID, c.batchID, c.first)
 }

@@ -20,10 +20,10 @@ import (
 // late waits for one window of each of the others, not for their ends. The first
 // hundred items of a batch do not even wait for that (jobs.BatchItemRun).
 const (
-	// rangeItems is how many items without effects one job runs.
+	// rangeItems is how many recorded items without effects one job runs.
 	rangeItems      = chunkItemsMax
 	windowOfRanges  = 8 * rangeItems
-	windowOfEffects = 1000 // one item a job
+	windowOfEffects = 4 * chunkItemsOfEffects // of those recorded, one a job
 )
 
 // progress is how far the processing of a batch is.
@@ -100,7 +100,7 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 		var fed int32
 		var err error
 		if p.chunksFedUntil < p.total {
-			fed, err = s.feedChunks(ctx, tx, tenantID, batchID, &p, more)
+			fed, err = s.feedChunks(ctx, tx, tenantID, batchID, plan, &p, more)
 		} else {
 			fed, err = s.feedItems(ctx, tx, tenantID, batchID, &p, more, perJob)
 		}
@@ -118,8 +118,9 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 }
 
 // feedChunks enqueues about so many items that wait in chunks.
-func (s *Service) feedChunks(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, p *progress, more int32) (fed int32, err error) {
-	chunksMax := (more + chunkItemsMax - 1) / chunkItemsMax
+func (s *Service) feedChunks(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, plan *workflow.Plan, p *progress, more int32) (fed int32, err error) {
+	items := int32(chunkItems(plan))
+	chunksMax := (more + items - 1) / items
 	chunks, err := s.q.BatchChunksList(ctx, tx, queries.BatchChunksListParams{
 		TenantID: tenantID, BatchID: batchID, FirstItem: p.chunksFedUntil, ChunksMax: chunksMax,
 	})

@@ -19,16 +19,16 @@ import (
 	"tranche/queries"
 )
 
-// RunItems runs what a job names: the items of a chunk, in memory and written
-// together, or those pending of a range that are recorded, where they have
-// effects one by one under their leases. execution.HeldElsewhere asks for
-// another try later: a process that lives, or died just now, holds the item.
+// RunItems runs what a job names: the items of a chunk, or those pending of a
+// range that are recorded, without effects in memory and written together, with
+// effects each under its lease. execution.HeldElsewhere asks for another try
+// later: a process that lives, or died just now, holds an item.
 // Nothing begins while the batch is paused or once it is cancelled, and while
 // what its items call is down: *DownError then says how long to wait.
 func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
 	tenantID, batchID, first, end := run.TenantID, run.BatchID, run.FirstItem, run.EndItem
 	if run.IsChunk {
-		return execution.Held, s.runChunk(ctx, tenantID, batchID, first)
+		return s.runChunk(ctx, run)
 	}
 	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
 		return execution.Held, &DownError{Wait: wait}
@@ -75,11 +75,17 @@ func (s *Service) runFresh(ctx context.Context, tenantID, batchID uuid.UUID, ite
 			TenantID: tenantID, ID: row.ID, BatchID: batchID, Plan: plan, Input: input, Custom: item.custom, BorrowerID: row.BorrowerID,
 			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags,
 		}, func(ctx context.Context, c *execution.Checkpoint) (bool, error) {
-			written := &checkpoint{Checkpoint: c}
-			err := s.checkpoints.add(ctx, tenantID, batchID, written)
-			return written.isHeld, err
+			return s.storeNext(ctx, tenantID, batchID, c)
 		})
 	})
+}
+
+// storeNext makes a state of an item durable that is recorded; false if it is not this
+// process'.
+func (s *Service) storeNext(ctx context.Context, tenantID, batchID uuid.UUID, c *execution.Checkpoint) (isHeld bool, err error) {
+	written := &checkpoint{Checkpoint: c}
+	err = s.checkpoints.add(ctx, tenantID, batchID, written)
+	return written.isHeld, err
 }
 
 // drive runs an item and writes its end, unless it is put off.

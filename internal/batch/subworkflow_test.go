@@ -14,7 +14,6 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
-	"tranche/jobs"
 )
 
 // callsInner is a workflow that runs the latest version of the workflow inner.
@@ -103,9 +102,9 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	}
 }
 
-// A range that was fed before the latest version of a sub-workflow got effects
-// is run item by item.
-func TestRangeWhoseItemsGotEffects(t *testing.T) {
+// A chunk that was fed before the latest version of a sub-workflow got effects is
+// run with them.
+func TestChunkWhoseItemsGotEffects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
 	tenant := s.Tenant(t)
@@ -119,18 +118,10 @@ func TestRangeWhoseItemsGotEffects(t *testing.T) {
 	require.Len(t, fed, 1)
 	publishNext(t, c, first, request("next", "GET", o.URL))
 
-	run := func(run jobs.BatchItemRun) {
-		held, err := b.batches.RunItems(t.Context(), run)
-		require.NoError(t, err)
-		require.Equal(t, execution.Held, held)
-	}
-	run(fed[0])
-	require.Empty(t, o.taken())
-	divided := b.newRuns(t)
-	require.Len(t, divided, 3)
-	for _, item := range divided {
-		run(item)
-	}
+	held, err := b.batches.RunItems(t.Context(), fed[0])
+	require.NoError(t, err)
+	require.Equal(t, execution.Held, held)
 	require.Equal(t, []string{"A/next", "B/next", "C/next"}, o.taken())
 	require.Equal(t, "post_processing", b.record(t).Status)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 }

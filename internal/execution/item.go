@@ -48,6 +48,8 @@ type Item struct {
 	IsTest     bool
 	Attempt    int
 	Tags       []string
+	// IsUnrecorded says that there is no row of it: the first write inserts one.
+	IsUnrecorded bool
 }
 
 // RunPure runs an execution whose plan has no effects to its end in memory. It
@@ -83,9 +85,10 @@ type Checkpoint struct {
 	TasksCompleted, TasksFailed int32
 }
 
-// RunItem is RunLeased for a pending item whose plan has effects and which has
-// no state yet. Its lease is taken with the first state that store writes, and
-// so with those of others; store reports whether the item is this process'.
+// RunItem is RunLeased for an item whose plan has effects and which has no state
+// yet. Its lease is taken with the first state that store writes, and so with
+// those of others; store reports whether the item is this process'. One that is
+// unrecorded is stored before it ends, too.
 func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Context, *Checkpoint) (bool, error)) (*Finished, Holding, error) {
 	r := s.runOf(&item)
 	r.batchID = &item.BatchID
@@ -94,7 +97,7 @@ func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Con
 	defer release()
 	checkpoint := func(ctx context.Context, state *engine.State) error { return r.store(ctx, state, store) }
 	verdict, err := s.Runner.Drive(running, &r.engine, checkpoint)
-	if err == nil && verdict.Outcome == nil && r.token == uuid.Nil {
+	if err == nil && r.token == uuid.Nil && (verdict.Outcome == nil || item.IsUnrecorded) {
 		err = checkpoint(ctx, r.engine.State)
 	}
 	switch {
@@ -127,13 +130,16 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 	if c.Begins {
 		c.LeaseToken = uuid.New()
 	}
+	if !state.CompletedAt.IsZero() {
+		c.State = nil // nothing outside has seen it: after a crash it runs anew
+	}
 	isHeld, err := write(ctx, c)
 	switch {
 	case err != nil && c.Begins:
 		// The commit may have succeeded all the same; then nobody goes on with it
 		// while this process lives, unless the lease is let go.
 		r.token = c.LeaseToken
-		r.service.running.Go(func() { r.letGo(r.service.life) })
+		r.service.running.Go(func() { r.leave(r.service.life) })
 		return err
 	case err != nil:
 		return err
@@ -142,4 +148,10 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 	}
 	r.token = c.LeaseToken
 	return nil
+}
+
+// leave hands an item over that this process may hold without knowing it.
+func (r *run) leave(ctx context.Context) {
+	ctx = postgres.WithTenant(ctx, r.tenantID)
+	_ = r.persist(ctx, func(ctx context.Context) (int64, error) { return r.release(ctx, time.Time{}, nil) })
 }

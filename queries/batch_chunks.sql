@@ -1,0 +1,82 @@
+-- name: BatchChunkLook :one
+-- What the items of a chunk share, whether any wait in it still, and whether some
+-- may have begun (its token).
+SELECT c.token, (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM execution_batches b
+LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
+
+-- name: BatchChunkTake :one
+-- Takes a chunk from whoever had it. No row: another was faster, or all of its
+-- items are recorded.
+UPDATE batch_chunks c SET token = @token::uuid
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer
+  AND c.token IS NOT DISTINCT FROM sqlc.narg('held')::uuid
+RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs;
+
+-- name: BatchChunkShrink :one
+-- Leaves of a chunk that was just taken the items that have not begun.
+UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
+    SELECT COALESCE(array_agg(i.item_index ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.row_number ORDER BY i.item_index), '{}'),
+        COALESCE(array_agg(i.file_name ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.input ORDER BY i.item_index), '{}')
+    FROM (SELECT unnest(c.item_indexes) AS item_index, unnest(c.row_numbers) AS row_number, unnest(c.file_names) AS file_name, unnest(c.inputs) AS input) AS i
+    WHERE NOT EXISTS (
+        SELECT FROM executions e
+        WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = i.item_index))
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token = @token::uuid
+RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs;
+
+-- name: BatchChunkDelete :exec
+-- Removes a chunk all of whose items are recorded, unless another has taken it.
+DELETE FROM batch_chunks
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;
+
+-- name: BatchChunkItemsBegin :many
+-- Makes items of chunks executions that run, leased to the process, as long as
+-- their chunks are the caller's and their batch lets them begin. An item that is
+-- missing here has not begun. The lock keeps who takes a chunk meanwhile waiting
+-- until it can see which have.
+WITH chunk AS (
+    SELECT c.token FROM batch_chunks c
+    WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = ANY (@chunks::integer[]) AND c.token = ANY (@tokens::uuid[])
+    FOR SHARE
+), item AS (
+    SELECT i.id, i.lease_token, i.item_index, i.row_number, i.file_name, i.borrower_id, i.started_at, i.deadline_at,
+        i.tasks_completed, i.tasks_failed, i.input, i.state,
+        b.id AS batch_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
+    FROM (
+        SELECT unnest(@ids::uuid[]) AS id, unnest(@chunk_tokens::uuid[]) AS chunk_token, unnest(@lease_tokens::uuid[]) AS lease_token,
+            unnest(@item_indexes::integer[]) AS item_index, unnest(@row_numbers::integer[]) AS row_number, unnest(@file_names::text[]) AS file_name,
+            unnest(@borrower_ids::text[]) AS borrower_id, unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadline_at::timestamptz[]) AS deadline_at,
+            unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+            unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state
+    ) AS i, execution_batches b
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL
+      AND i.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state)
+    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json FROM item
+)
+INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+    is_test, batch_id, item_index, row_number, source_file_name, status, tasks_completed, tasks_failed,
+    created_at, started_at, deadline_at, lease_token, lease_process_id)
+SELECT item.id, @tenant_id, item.workflow_id, item.workflow_alias, item.workflow_version, NULLIF(@workflow_type::text, ''), item.principal_id,
+    NULLIF(item.borrower_id, ''), item.is_test, item.batch_id, item.item_index, NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
+    'running', item.tasks_completed, item.tasks_failed, item.started_at, item.started_at, item.deadline_at, item.lease_token, @lease_process_id::uuid
+FROM item
+RETURNING id;
+
+-- name: BatchItemsListBegun :many
+-- The items of a range that have begun and are a process' to end, and whether it
+-- lives; or nobody's, because what they call was down. Those that wait have jobs
+-- of their own.
+SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
+    SELECT FROM processes
+    WHERE processes.id = e.lease_process_id
+      AND processes.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))::boolean AS is_held
+FROM executions e
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
+  AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer
+  AND e.status = 'running' AND (e.lease_token IS NOT NULL OR e.started_at IS NULL)
+ORDER BY e.item_index;

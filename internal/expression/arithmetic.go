@@ -3,7 +3,9 @@ package expression
 // Compare orders two numbers or two texts: negative, zero or positive. Any
 // other pair, null included, is an *Error.
 func Compare(a, b any) (int, error) {
-	order, err := newRun(nil).compare(a, b)
+	r := newRun(nil)
+	defer r.done()
+	order, err := r.compare(a, b)
 	if err != nil {
 		return 0, place(err, Position{})
 	}
@@ -14,7 +16,9 @@ func Compare(a, b any) (int, error) {
 // compared by value, so 1.10 equals 1.1. Values of different types are not
 // equal, nor are values too large to compare within the budget of an evaluation.
 func Equal(a, b any) bool {
-	same, err := newRun(nil).equal(a, b)
+	r := newRun(nil)
+	defer r.done()
+	same, err := r.equal(a, b)
 	return same && err == nil
 }
 
@@ -36,7 +40,9 @@ func Min(values []any) (any, error) { return extreme(values, -1) }
 func Max(values []any) (any, error) { return extreme(values, +1) }
 
 func extreme(values []any, sign int) (any, error) {
-	best, err := newRun(nil).extreme(values, sign)
+	r := newRun(nil)
+	defer r.done()
+	best, err := r.extreme(values, sign)
 	if err != nil {
 		return nil, place(err, Position{})
 	}
@@ -51,7 +57,7 @@ func sum(values []any) (*number, error) {
 			return nil, problemf("only numbers can be added, but an element is %s", kind(v))
 		}
 		var err error
-		if total, err = add(total, n); err != nil {
+		if total, err = add(new(number), total, n); err != nil {
 			return nil, err
 		}
 	}

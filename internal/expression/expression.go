@@ -104,7 +104,9 @@ func isConstant(n ast.Node) bool {
 // Eval evaluates the expression. The result is an exactjson value; the error
 // is an *Error.
 func (x *Expression) Eval(env *Env) (any, error) {
-	v, err := x.evalIn(newRun(env))
+	r := newRun(env)
+	defer r.done()
+	v, err := x.evalIn(r)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +124,9 @@ func (x *Expression) CheckCondition() error {
 
 // EvalBool evaluates a condition. A result that is not a boolean is an error.
 func (x *Expression) EvalBool(env *Env) (bool, error) {
-	v, err := x.evalIn(newRun(env))
+	r := newRun(env)
+	defer r.done()
+	v, err := x.evalIn(r)
 	if err != nil {
 		return false, err
 	}

@@ -164,7 +164,7 @@ func formatNumber(n *number, pattern string) (string, error) {
 		return "", problem("the pattern of a number looks like 0.00 or #,##0.00")
 	}
 	whole, decimals, _ := strings.Cut(digits, ".")
-	rounded, err := roundTo(n, len(decimals), apd.RoundHalfEven)
+	rounded, err := roundTo(new(number), n, len(decimals), apd.RoundHalfEven)
 	if err != nil {
 		return "", err
 	}

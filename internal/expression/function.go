@@ -63,15 +63,20 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 		labels[i] = c.label(arg, "argument "+newNumber(i+1).String())
 	}
 	return c.at(n, func(r *run) (any, error) {
-		values := make([]any, len(compiled))
-		for i, arg := range compiled {
+		first := len(r.args)
+		for _, arg := range compiled {
 			v, err := arg(r)
 			if err != nil {
 				return nil, err
 			}
-			values[i] = v
+			r.args = append(r.args, v)
 		}
-		return f.eval(&call{run: r, name: name, args: values, labels: labels})
+		// No function keeps its arguments or makes another call.
+		r.call = call{run: r, name: name, args: r.args[first:], labels: labels}
+		v, err := f.eval(&r.call)
+		clear(r.args[first:])
+		r.args = r.args[:first]
+		return v, err
 	}), nil
 }
 
@@ -98,7 +103,7 @@ func (c *call) wrong(i int, needs string) error {
 func (c *call) has(i int) bool { return i < len(c.args) && c.args[i] != nil }
 
 func (c *call) number(i int) (*number, error) {
-	n, ok := toNumber(c.args[i])
+	n, ok := c.run.number(c.args[i])
 	if !ok {
 		return nil, c.wrong(i, "a number")
 	}

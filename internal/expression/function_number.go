@@ -58,7 +58,7 @@ func rounding(to apd.Rounder) func(*call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return boxed(roundTo(n, places, to))
+		return boxed(roundTo(c.run.newNumber(), n, places, to))
 	}
 }
 
@@ -70,7 +70,7 @@ func absolute(c *call) (any, error) {
 	if !n.dec.Negative {
 		return n, nil
 	}
-	return boxed(negate(n))
+	return boxed(negate(c.run.newNumber(), n))
 }
 
 func pow(c *call) (any, error) {
@@ -153,7 +153,7 @@ func average(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return boxed(divide(total, newNumber(len(values))))
+	return boxed(divide(new(number), total, newNumber(len(values))))
 }
 
 // median of nothing is null.
@@ -175,11 +175,11 @@ func median(c *call) (any, error) {
 		return high, nil
 	}
 	low, _ := toNumber(ordered[middle-1])
-	both, err := add(low, high)
+	both, err := add(new(number), low, high)
 	if err != nil {
 		return nil, err
 	}
-	return boxed(divide(both, newNumber(2)))
+	return boxed(divide(new(number), both, newNumber(2)))
 }
 
 // outermost is min or max, of numbers, texts or dates; of nothing it is null.
@@ -242,5 +242,5 @@ func asInteger(c *call) (any, error) {
 	if !ok {
 		return nil, c.wrong(0, "a number")
 	}
-	return boxed(roundTo(n, 0, apd.RoundDown))
+	return boxed(roundTo(new(number), n, 0, apd.RoundDown))
 }

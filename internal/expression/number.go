@@ -50,17 +50,21 @@ func newNumber(n int) *number {
 
 // parseNumber reads a number as JSON writes it.
 func parseNumber(text string) (*number, bool) {
-	n := &number{text: text}
+	n := new(number)
+	return n, n.parse(text)
+}
+
+// parse makes n, which is new, the number that JSON writes so.
+func (n *number) parse(text string) bool {
+	n.text = text
 	if parseShort(&n.dec, text) {
-		return n, true
+		return true
 	}
 	if text == "" || strings.Trim(text, "+-.0123456789eE") != "" || !exactjson.NumberFits(text) {
-		return nil, false
+		return false
 	}
-	if _, _, err := n.dec.SetString(text); err != nil || n.dec.Form != apd.Finite {
-		return nil, false
-	}
-	return n, true
+	_, _, err := n.dec.SetString(text)
+	return err == nil && n.dec.Form == apd.Finite
 }
 
 // shortMax is the length up to which digits and a point fit an int64.
@@ -110,6 +114,9 @@ func toNumber(v any) (*number, bool) {
 func (n *number) String() string {
 	if n.text != "" {
 		return n.text
+	}
+	if text, ok := textShort(&n.dec); ok {
+		return text
 	}
 	var d apd.Decimal
 	d.Reduce(&n.dec)
@@ -163,54 +170,55 @@ func computed(n *number, err error) (*number, error) {
 	return n, nil
 }
 
-func add(a, b *number) (*number, error) {
-	n := new(number)
+// The operations make n, which is new, their result and return it.
+
+func add(n, a, b *number) (*number, error) {
 	_, err := exact.Add(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
 
-func subtract(a, b *number) (*number, error) {
-	n := new(number)
+func subtract(n, a, b *number) (*number, error) {
 	_, err := exact.Sub(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
 
-func multiply(a, b *number) (*number, error) {
-	n := new(number)
+func multiply(n, a, b *number) (*number, error) {
 	_, err := exact.Mul(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
 
-func divide(a, b *number) (*number, error) {
+func divide(n, a, b *number) (*number, error) {
 	if b.dec.IsZero() {
 		return nil, errDivideZero
 	}
-	n := new(number)
+	if divideShort(&n.dec, &a.dec, &b.dec) {
+		return computed(n, nil)
+	}
 	_, err := exact.Quo(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
 
 // remainder has the sign of a, as in every language with %.
-func remainder(a, b *number) (*number, error) {
+func remainder(n, a, b *number) (*number, error) {
 	if b.dec.IsZero() {
 		return nil, errDivideZero
 	}
-	n := new(number)
 	_, err := wide.Rem(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
 
-func negate(a *number) (*number, error) {
-	n := new(number)
+func negate(n, a *number) (*number, error) {
 	n.dec.Neg(&a.dec)
 	return computed(n, nil)
 }
 
 // roundTo rounds to a number of decimal places, negative for tens and hundreds.
-func roundTo(a *number, places int, rounding apd.Rounder) (*number, error) {
-	n := new(number)
+func roundTo(n, a *number, places int, rounding apd.Rounder) (*number, error) {
 	if int64(a.dec.Exponent) >= -int64(places) {
 		n.dec.Set(&a.dec)
+		return computed(n, nil)
+	}
+	if roundShort(&n.dec, &a.dec, places, rounding) {
 		return computed(n, nil)
 	}
 	context := wide

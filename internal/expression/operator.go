@@ -29,14 +29,14 @@ func (c *compiler) unary(n *ast.UnaryNode) (node, error) {
 		if err != nil {
 			return nil, err
 		}
-		x, ok := toNumber(v)
+		x, ok := r.number(v)
 		if !ok {
 			return nil, problemf("%s needs a number, but %s is %s", n.Operator, label, kind(v))
 		}
 		if n.Operator == "+" {
 			return v, nil
 		}
-		return boxed(negate(x))
+		return boxed(negate(r.newNumber(), x))
 	}), nil
 }
 
@@ -201,23 +201,23 @@ func (c *compiler) operation(n *ast.BinaryNode) (operation, error) {
 	}
 }
 
-func arithmetic(compute func(a, b *number) (*number, error)) operation {
-	return func(_ *run, s *sides, a, b any) (any, error) {
-		x, left := toNumber(a)
-		y, right := toNumber(b)
+func arithmetic(compute func(n, a, b *number) (*number, error)) operation {
+	return func(r *run, s *sides, a, b any) (any, error) {
+		x, left := r.number(a)
+		y, right := r.number(b)
 		if !left || !right {
 			return nil, s.wrong("two numbers", a, b, isNumber)
 		}
-		return boxed(compute(x, y))
+		return boxed(compute(r.newNumber(), x, y))
 	}
 }
 
 // plus adds two numbers or joins two texts.
 func plus(r *run, s *sides, a, b any) (any, error) {
-	x, left := toNumber(a)
-	y, right := toNumber(b)
+	x, left := r.number(a)
+	y, right := r.number(b)
 	if left && right {
-		return boxed(add(x, y))
+		return boxed(add(r.newNumber(), x, y))
 	}
 	t, isLeft := a.(string)
 	u, isRight := b.(string)

@@ -222,7 +222,7 @@ func (l *loop) sum(r *run) (any, error) {
 			return false, problemf("sum adds numbers, but for an element it got %s", kind(made))
 		}
 		var err error
-		total, err = add(total, n)
+		total, err = add(new(number), total, n)
 		return false, err
 	})
 	return boxed(total, err)

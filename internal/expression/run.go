@@ -1,7 +1,9 @@
 package expression
 
 import (
+	"encoding/json"
 	"regexp"
+	"sync"
 )
 
 // Limits of one evaluation: of one expression, one template or one tree.
@@ -33,6 +35,11 @@ type run struct {
 	memory int // left, bytes
 	vars   []any
 	few    [6]any // backs vars of all but unusual expressions
+	args   []any  // of the calls that are being made
+	call   call   // the one that is being made
+	// numbers are those that were read or computed so far, the first ones of many.
+	numbers [16]number
+	count   int
 	// literals are the patterns compiled with the expression, made those
 	// compiled during this evaluation.
 	literals map[string]*pattern
@@ -45,11 +52,55 @@ type pattern struct {
 	instructions int
 }
 
+// runs are used again: what an evaluation makes on its way is no garbage then.
+//
+//nolint:gochecknoglobals // a pool is shared by its nature
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// newRun begins an evaluation. After its end, when nothing holds a *number of
+// it any more, done lets another have it.
 func newRun(env *Env) *run {
+	r, _ := runs.Get().(*run)
 	if env == nil {
 		env = &Env{}
 	}
-	return &run{env: env, steps: StepsMax, memory: MemoryMax}
+	r.env, r.steps, r.memory = env, StepsMax, MemoryMax
+	return r
+}
+
+// argsKept is for how many arguments a run that is used again has room.
+const argsKept = 64
+
+func (r *run) done() {
+	args := r.args[:0]
+	clear(r.args) // after an error
+	if cap(args) > argsKept {
+		args = nil
+	}
+	*r = run{args: args}
+	runs.Put(r)
+}
+
+// newNumber returns a new number that lives as long as the run.
+func (r *run) newNumber() *number {
+	if r.count == len(r.numbers) {
+		return new(number)
+	}
+	r.count++
+	return &r.numbers[r.count-1]
+}
+
+// number returns the number that v is.
+func (r *run) number(v any) (*number, bool) {
+	switch v := v.(type) {
+	case *number:
+		return v, true
+	case json.Number:
+		n := r.newNumber()
+		return n, n.parse(string(v))
+	default:
+		return nil, false
+	}
 }
 
 func (r *run) step(n int) error {

@@ -73,7 +73,11 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 
 // Eval fills the template. Exactly one {{ … }} and nothing around it keeps the
 // type of its value, anything else gives text. The error is an *Error.
-func (t *Template) Eval(env *Env) (any, error) { return t.evalIn(newRun(env)) }
+func (t *Template) Eval(env *Env) (any, error) {
+	r := newRun(env)
+	defer r.done()
+	return t.evalIn(r)
+}
 
 func (t *Template) evalIn(r *run) (any, error) {
 	if text, ok := t.Literal(); ok {
@@ -101,6 +105,7 @@ func (t *Template) evalIn(r *run) (any, error) {
 // an *Error.
 func (t *Template) EvalParts(env *Env) ([]Part, error) {
 	r := newRun(env)
+	defer r.done()
 	parts := make([]Part, len(t.parts))
 	for i, p := range t.parts {
 		var err error

@@ -39,7 +39,9 @@ func (t *Tree) Eval(env *Env) (any, error) {
 	if t.fill == nil {
 		return t.value, nil
 	}
-	v, err := t.fill(newRun(env))
+	r := newRun(env)
+	defer r.done()
+	v, err := t.fill(r)
 	if err != nil {
 		return nil, err
 	}

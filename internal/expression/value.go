@@ -94,8 +94,8 @@ func (r *run) equal(a, b any) (bool, error) {
 		other, ok := b.(map[string]any)
 		return r.equalObjects(a, other, ok)
 	}
-	x, isNumber := toNumber(a)
-	y, other := toNumber(b)
+	x, isNumber := r.number(a)
+	y, other := r.number(b)
 	return isNumber && other && x.cmp(y) == 0, nil
 }
 
@@ -141,8 +141,8 @@ func (r *run) equalObjects(a, b map[string]any, ok bool) (bool, error) {
 
 // compare orders two numbers, two texts or two dates, one of which may be text.
 func (r *run) compare(a, b any) (int, error) {
-	if x, ok := toNumber(a); ok {
-		if y, ok := toNumber(b); ok {
+	if x, ok := r.number(a); ok {
+		if y, ok := r.number(b); ok {
 			return x.cmp(y), nil
 		}
 		return 0, errNotOrdered

@@ -50,7 +50,7 @@ func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 	d.root = scene{graph: run.Plan.Graph, tasks: run.State.Tasks}
 	d.root.env = expression.Env{
 		Input: run.Input, Custom: run.Custom, Execution: run.Execution,
-		ExecutionID: run.State.ExecutionID, Tasks: map[string]any{},
+		ExecutionID: run.State.ExecutionID,
 	}
 	d.addressed(&d.root)
 	d.root.unread = unread(d.root.graph)

@@ -127,7 +127,7 @@ func TestWhatExpressionsSee(t *testing.T) {
 	runner := newRunner()
 	run := &Run{
 		Plan: plan, State: NewState(plan, "e1"), Input: map[string]any{"x": "y"}, Custom: "c",
-		Execution: map[string]any{"id": "e1"}, CallbackURL: func(path string) (string, error) { return path, nil },
+		Execution: &expression.Execution{ID: "e1"}, CallbackURL: func(path string) (string, error) { return path, nil },
 	}
 	_, err := runner.Drive(t.Context(), run, nil)
 	require.NoError(t, err)
@@ -135,8 +135,8 @@ func TestWhatExpressionsSee(t *testing.T) {
 	require.Equal(t, run.Custom, seen.Custom)
 	require.Equal(t, run.Execution, seen.Execution)
 	require.Equal(t, run.State.Tasks[2].StartedAt, seen.Now)
-	require.Equal(t, map[string]any{"output": map[string]any{"score": json.Number("650.0")}, "status": "completed", "error": nil}, seen.Tasks["a"])
-	require.Equal(t, map[string]any{"output": nil, "status": "failed", "error": external(404, 0).Value()}, seen.Tasks["b"])
+	require.Equal(t, expression.Task{Output: map[string]any{"score": json.Number("650.0")}, Status: "completed"}, seen.Tasks["a"])
+	require.Equal(t, expression.Task{Status: "failed", Error: external(404, 0).Value()}, seen.Tasks["b"])
 	_, err = seen.CallbackURL("c")
 	require.ErrorContains(t, err, "no wait-for-signal has that id")
 }

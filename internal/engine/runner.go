@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
 
@@ -31,8 +32,8 @@ type Run struct {
 	Plan      *workflow.Plan
 	State     *State
 	Input     any
-	Custom    any            // customInput of a batch
-	Execution map[string]any // the root execution of expressions
+	Custom    any                   // customInput of a batch
+	Execution *expression.Execution // what expressions see of it
 	// Signals returns the payloads of the signals that have come, by the path of
 	// the wait that each is for; nil where no signal can come.
 	Signals func(ctx context.Context) (map[string]any, error)

@@ -49,11 +49,14 @@ func (s *scene) readTasks() {
 			waiting = append(waiting, i)
 			continue
 		}
-		value := map[string]any{"output": state.Output, "status": string(state.Status), "error": nil}
+		seen := expression.Task{Output: state.Output, Status: string(state.Status)}
 		if state.Error != nil {
-			value["error"] = state.Error.Value()
+			seen.Error = state.Error.Value()
 		}
-		s.env.Tasks[task.ID] = value
+		if s.env.Tasks == nil {
+			s.env.Tasks = make(map[string]expression.Task, len(s.unread))
+		}
+		s.env.Tasks[task.ID] = seen
 	}
 	s.unread = waiting
 }
@@ -195,7 +198,7 @@ func (d *drive) isolate(ctx context.Context, s *scene, task *workflow.Task, fram
 	if len(faults) > 0 {
 		return &workflow.TaskError{Code: codeInput, Message: "the input of workflow " + task.Nest.Ref.Alias + " does not match its schema: " + mismatch(faults)}
 	}
-	s.env.Input, s.env.Tasks = filled, map[string]any{}
+	s.env.Input, s.env.Tasks = filled, nil
 	s.env.Item, s.env.Last, s.env.Index = nil, nil, 0
 	s.outer = nil
 	return nil

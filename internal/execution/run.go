@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/engine"
+	"tranche/internal/expression"
 	"tranche/queries"
 )
 
@@ -68,18 +68,10 @@ func (s *Service) fresh(r *Request) (*run, error) {
 }
 
 // root is what expressions see as execution (decisions 4.7).
-func root(id uuid.UUID, attempt int, borrowerID *string, isTest bool) map[string]any {
-	r := map[string]any{
-		"id":         id.String(),
-		"createdAt":  queries.CreatedAt(id).Format("2006-01-02T15:04:05.000Z"),
-		"attempt":    json.Number(fmt.Sprint(attempt)),
-		"borrowerId": nil,
-		"isTest":     isTest,
+func root(id uuid.UUID, attempt int, borrowerID *string, isTest bool) *expression.Execution {
+	return &expression.Execution{
+		ID: id.String(), CreatedAt: queries.CreatedAt(id), Attempt: attempt, BorrowerID: borrowerID, IsTest: isTest,
 	}
-	if borrowerID != nil {
-		r["borrowerId"] = *borrowerID
-	}
-	return r
 }
 
 // Finished is an execution that has ended and is not written yet.

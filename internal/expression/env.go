@@ -1,6 +1,11 @@
 package expression
 
-import "time"
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Scope says which roots an expression may use beyond input, tasks, execution
 // and custom.
@@ -22,8 +27,8 @@ type Env struct {
 	Last      any
 	Column    any
 	Fields    map[string]any
-	Tasks     map[string]any // by task id: {"output", "status", "error"}
-	Execution map[string]any
+	Tasks     map[string]Task // by id, those that are decided
+	Execution *Execution
 	// Now is what now() gives: the time the task or iteration began.
 	Now time.Time
 	// ExecutionID and Path name the task's run; uuid() derives from them.
@@ -32,4 +37,82 @@ type Env struct {
 	// CallbackURL gives the address at which the wait of a task is answered;
 	// nil where there is none.
 	CallbackURL func(taskID string) (string, error)
+}
+
+// Task is what expressions see of another task.
+type Task struct {
+	Output any
+	Status string
+	Error  map[string]any // nil: none
+}
+
+// Member returns output, status or error; nil for any other name, and of a task
+// that is not decided.
+func (t Task) Member(name string) any {
+	switch {
+	case t.Status == "":
+		return nil
+	case name == "output":
+		return t.Output
+	case name == "status":
+		return t.Status
+	case name == "error":
+		return asObject(t.Error)
+	default:
+		return nil
+	}
+}
+
+// Value is the object of all members; nil where Member gives nothing.
+func (t Task) Value() any {
+	if t.Status == "" {
+		return nil
+	}
+	return members(taskMembers, t.Member)
+}
+
+// Execution is what expressions see as execution (decisions 4.7).
+type Execution struct {
+	ID         string
+	CreatedAt  time.Time
+	Attempt    int
+	BorrowerID *string
+	IsTest     bool
+}
+
+// Member returns the member of that name; nil for any other name, and where
+// there is no execution.
+func (e *Execution) Member(name string) any {
+	switch {
+	case e == nil:
+		return nil
+	case name == "id":
+		return e.ID
+	case name == "createdAt":
+		return e.CreatedAt.UTC().Format(timeLayout)
+	case name == "attempt":
+		return json.Number(strconv.Itoa(e.Attempt))
+	case name == "borrowerId" && e.BorrowerID != nil:
+		return *e.BorrowerID
+	case name == "isTest":
+		return e.IsTest
+	default:
+		return nil
+	}
+}
+
+// Value is the object of all members; nil where Member gives nothing.
+func (e *Execution) Value() any {
+	if e == nil {
+		return nil
+	}
+	return members(executionMembers, e.Member)
+}
+
+func members(names string, member func(string) any) map[string]any {
+	object := map[string]any{}
+	for name := range strings.FieldsSeq(names) {
+		object[name] = member(name)
+	}
+	return object
 }

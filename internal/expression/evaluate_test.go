@@ -46,11 +46,11 @@ func environment(tb testing.TB) *expression.Env {
 		Index:  3,
 		Last:   decode(tb, `{"status": 200}`),
 		Fields: object(`{"total": 5.00}`),
-		Tasks: map[string]any{
-			"score": object(`{"output": {"value": 700.00}, "status": "completed", "error": null}`),
-			"a-b":   object(`{"output": null, "status": "failed", "error": {"code": "X", "message": "m", "statusCode": 502}}`),
+		Tasks: map[string]expression.Task{
+			"score": {Output: object(`{"value": 700.00}`), Status: "completed"},
+			"a-b":   {Status: "failed", Error: object(`{"code": "X", "message": "m", "statusCode": 502}`)},
 		},
-		Execution:   object(`{"id": "e1", "attempt": 1, "isTest": false, "createdAt": "2026-01-31T08:00:00.000Z"}`),
+		Execution:   &expression.Execution{ID: "e1", Attempt: 1, CreatedAt: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)},
 		Now:         time.Date(2026, 1, 31, 8, 30, 0, 123456789, time.UTC),
 		ExecutionID: "0190a6e0-0000-7000-8000-000000000001",
 		Path:        "score",

@@ -58,7 +58,7 @@ func (c *compiler) root(n *ast.IdentifierNode) (node, error) {
 	case name == "custom":
 		return func(r *run) (any, error) { return r.env.Custom, nil }, nil
 	case name == "execution":
-		return func(r *run) (any, error) { return asObject(r.env.Execution), nil }, nil
+		return func(r *run) (any, error) { return r.env.Execution.Value(), nil }, nil
 	case name == "item" && c.scope.Item:
 		return func(r *run) (any, error) { return r.env.Item, nil }, nil
 	case name == "index" && (c.scope.Item || c.scope.Last):
@@ -147,14 +147,16 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 			return nil, c.fail(n, `the id of a task is written out: tasks.score, or tasks["a-b"]`)
 		}
 		c.refs.addTask(name.Value)
-		return func(r *run) (any, error) { return r.env.Tasks[name.Value], nil }, nil
+		return func(r *run) (any, error) { return r.env.Tasks[name.Value].Value(), nil }, nil
 	case root == "$" && c.scope.Fields && !c.scope.Column && !isName:
 		return nil, c.fail(n, "the name of a field is written out: $.name")
 	case root == "execution" && isName && !listed(executionMembers, name.Value):
 		return nil, c.fail(n, "execution has no “%s”, only %s", name.Value, commas(executionMembers))
 	}
-	if inner, ok := n.Node.(*ast.MemberNode); ok && isName && c.rootName(inner.Node) == "tasks" && !listed(taskMembers, name.Value) {
-		return nil, c.fail(n, "a task has no “%s”, only %s", name.Value, commas(taskMembers))
+	if isName {
+		if eval, err := c.memberOfRoot(n, name.Value); eval != nil || err != nil {
+			return eval, err
+		}
 	}
 	base, err := c.compile(n.Node)
 	if err != nil {
@@ -185,6 +187,27 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 		}
 		return pick(v, k)
 	}), nil
+}
+
+// memberOfRoot reads a member of execution or of a task without making an
+// object of all of them. It returns nil if n is anything else.
+func (c *compiler) memberOfRoot(n *ast.MemberNode, name string) (node, error) {
+	if c.rootName(n.Node) == "execution" {
+		return c.at(n, func(r *run) (any, error) { return r.env.Execution.Member(name), nil }), nil
+	}
+	task, ok := n.Node.(*ast.MemberNode)
+	if !ok || c.rootName(task.Node) != "tasks" {
+		return nil, nil
+	}
+	id, ok := task.Property.(*ast.StringNode)
+	if !ok {
+		return nil, nil
+	}
+	if !listed(taskMembers, name) {
+		return nil, c.fail(n, "a task has no “%s”, only %s", name, commas(taskMembers))
+	}
+	c.refs.addTask(id.Value)
+	return c.at(n, func(r *run) (any, error) { return r.env.Tasks[id.Value].Member(name), nil }), nil
 }
 
 func listed(words, word string) bool { return slices.Contains(strings.Fields(words), word) }

@@ -71,7 +71,7 @@ func (*authorizationCheck) Effect() bool { return true }
 // Run looks for the authorization. The output is its id and times.
 func (p *authorizationCheck) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
 	q := AuthorizationQuery{TenantID: workflow.TenantOf(ctx)}
-	q.BorrowerID, _ = call.Env.Execution["borrowerId"].(string)
+	q.BorrowerID, _ = call.Env.Execution.Member("borrowerId").(string)
 	for _, part := range []struct {
 		name     string
 		template *expression.Template

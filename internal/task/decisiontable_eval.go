@@ -167,10 +167,16 @@ func lookup(env *expression.Env, path []string) any {
 		v = env.Input
 	case "custom":
 		v = env.Custom
-	case "tasks":
-		v = env.Tasks
+	case "tasks": // is followed by an id
+		if len(path) == 2 {
+			return env.Tasks[path[1]].Value()
+		}
+		v, path = env.Tasks[path[1]].Member(path[2]), path[2:]
 	case "execution":
-		v = env.Execution
+		if len(path) == 1 {
+			return env.Execution.Value()
+		}
+		v, path = env.Execution.Member(path[1]), path[1:]
 	case "item":
 		v = env.Item
 	case "index":

@@ -18,6 +18,7 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
+	"tranche/internal/expression"
 	"tranche/internal/task"
 	"tranche/internal/workflow"
 	"tranche/testdata"
@@ -71,7 +72,7 @@ func judge(t *testing.T, plan *workflow.Plan, input map[string]any) *engine.Outc
 	runner := &engine.Runner{Clock: time.Now, Log: slog.New(slog.DiscardHandler)}
 	run := &engine.Run{
 		Plan: plan, State: engine.NewState(plan, "01a1fd0c-ad07-7022-ada6-e144ef73624f"), Input: input,
-		Execution: map[string]any{"id": "01a1fd0c-ad07-7022-ada6-e144ef73624f"},
+		Execution: &expression.Execution{ID: "01a1fd0c-ad07-7022-ada6-e144ef73624f"},
 	}
 	verdict, err := runner.Drive(t.Context(), run, keepNothing)
 	require.NoError(t, err)

@@ -60,6 +60,9 @@ const (
 	otpExpiryInterval = time.Minute
 )
 
+// StageWorkers is on how many stages of batches a process works at a time.
+const StageWorkers = 32
+
 // InsertChannel is where River's clients listen for jobs that are inserted.
 // Whoever inserts one by a statement of its own says InsertNotice there.
 const InsertChannel = Schema + ".river_insert"
@@ -101,7 +104,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		config.Queues = map[string]river.QueueConfig{
 			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: pollInterval},
 			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
-			QueueBatchStage:  {MaxWorkers: 32, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueBatchStage:  {MaxWorkers: StageWorkers, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
 			// Somebody waits for a code, and each waits for a provider.

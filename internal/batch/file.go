@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -79,6 +80,35 @@ func openFile(name string, source io.Reader) (*file, error) {
 // bounded is the text of the file as UTF-8, bounded in its rows and as a whole.
 func (f *file) bounded() *boundedReader {
 	return &boundedReader{source: decodeText(f.raw), rowLeft: rowBytesMax, tableLeft: tableBytesMax}
+}
+
+// whole is all of the bytes, to be read from any place: where the source can be,
+// as it is, else from memory. Of more than sizeMax bytes it gives the size alone.
+func (f *file) whole(sizeMax int64) (content io.ReaderAt, size int64, err error) {
+	if seeker, ok := f.source.source.(io.Seeker); ok && f.raw == io.Reader(f.source) {
+		size, err = seeker.Seek(0, io.SeekEnd)
+		return &placeReader{source: f.source, seeker: seeker}, size, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f.raw, sizeMax+1))
+	return bytes.NewReader(text), int64(len(text)), err
+}
+
+// placeReader reads a source from any place, for one goroutine.
+type placeReader struct {
+	source *sourceReader
+	seeker io.Seeker
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *placeReader) ReadAt(p []byte, offset int64) (int, error) {
+	if _, r.source.err = r.seeker.Seek(offset, io.SeekStart); r.source.err != nil {
+		return 0, r.source.err
+	}
+	n, err := io.ReadFull(r.source, p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // broken turns an error of the decoders into one that names the file, unless it

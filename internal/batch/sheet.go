@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -50,20 +49,24 @@ const (
 // openSheet reads the header of a spreadsheet. Faults of the file are
 // *FileError; other errors are the source's own.
 func openSheet(f *file) (*sheet, error) {
-	content, err := io.ReadAll(io.LimitReader(f.raw, sheetFileBytesMax+1))
+	content, size, err := f.whole(sheetFileBytesMax)
 	if err != nil {
 		return nil, f.broken(err, 0)
 	}
+	var first [4]byte
+	if _, err := content.ReadAt(first[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, f.broken(err, 0)
+	}
 	switch {
-	case len(content) == 0:
+	case size == 0:
 		return nil, &FileError{File: f.name, Reason: "the file is empty"}
-	case len(content) > sheetFileBytesMax:
+	case size > sheetFileBytesMax:
 		return nil, &FileError{File: f.name, Reason: fmt.Sprintf("a spreadsheet has at most %d bytes; a .csv may have more", sheetFileBytesMax)}
-	case bytes.HasPrefix(content, []byte("\xD0\xCF\x11\xE0")): // a compound file, [MS-CFB]
+	case string(first[:]) == "\xD0\xCF\x11\xE0": // a compound file, [MS-CFB]
 		return nil, &FileError{File: f.name, Reason: "the spreadsheet is protected by a password, or is of the old format .xls"}
 	}
 	s := &sheet{file: f}
-	if s.book, err = openWorkbook(content); err != nil {
+	if s.book, err = openWorkbook(content, size); err != nil {
 		return nil, s.broken(err)
 	}
 	if s.book.sheet == "" {

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"archive/zip"
-	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -12,11 +11,12 @@ import (
 	"strings"
 )
 
-// Limits of a spreadsheet. The file itself is held in memory, because a ZIP
-// archive is read from its end; of its parts only the texts are.
+// Limits of a spreadsheet, of which the texts are held in memory, and within a
+// .gz the file: a ZIP archive is read from its end. A million rows, which is all
+// that a sheet can have, of a dozen columns unpack to less than this.
 const (
 	sheetFileBytesMax     = 64 << 20
-	sheetUnpackedBytesMax = 200 << 20
+	sheetUnpackedBytesMax = 1 << 30
 	sheetTextBytesMax     = 64 << 20
 )
 
@@ -39,8 +39,8 @@ type workbook struct {
 
 // openWorkbook reads everything but the cells. Errors are errNotSheet,
 // errSheetTooLarge, errSheetTexts or those of the parsers.
-func openWorkbook(content []byte) (*workbook, error) {
-	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+func openWorkbook(content io.ReaderAt, size int64) (*workbook, error) {
+	archive, err := zip.NewReader(content, size)
 	if err != nil {
 		return nil, errNotSheet
 	}

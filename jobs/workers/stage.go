@@ -6,12 +6,16 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
+
+	"tranche/jobs"
 )
 
 const (
 	// stagesOfTenantMax is on how many stages of one tenant's batches a process
-	// works at a time, so that workers of the queue are left for other tenants.
+	// works at a time once half of its workers for stages are busy, so that the
+	// other half is left to other tenants.
 	stagesOfTenantMax = 4
+	stagesOfAnyone    = jobs.StageWorkers / 2
 	// stageInterval is how often a stage that is one too many asks again.
 	stageInterval = time.Second
 )
@@ -19,6 +23,7 @@ const (
 // stages counts the stages that this process works on, by tenant.
 type stages struct {
 	mu      sync.Mutex
+	all     int
 	working map[uuid.UUID]int
 }
 
@@ -35,12 +40,13 @@ func (s *stages) work(tenantID uuid.UUID, do func() error) error {
 func (s *stages) begin(tenantID uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.working[tenantID] == stagesOfTenantMax {
+	if s.all >= stagesOfAnyone && s.working[tenantID] >= stagesOfTenantMax {
 		return false
 	}
 	if s.working == nil {
 		s.working = map[uuid.UUID]int{}
 	}
+	s.all++
 	s.working[tenantID]++
 	return true
 }
@@ -48,6 +54,7 @@ func (s *stages) begin(tenantID uuid.UUID) bool {
 func (s *stages) end(tenantID uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.all--
 	if s.working[tenantID]--; s.working[tenantID] == 0 {
 		delete(s.working, tenantID)
 	}

@@ -100,7 +100,7 @@ func sheet(change func(*excelize.File)) []byte {
 	return buffer.Bytes()
 }
 
-// bomb is a spreadsheet that unpacks to 400 MB.
+// bomb is a spreadsheet that unpacks to 1.1 GB.
 func bomb(plain []byte) []byte {
 	var buffer bytes.Buffer
 	w := zip.NewWriter(&buffer)
@@ -110,7 +110,7 @@ func bomb(plain []byte) []byte {
 		must(io.Copy(part, content))
 		if strings.HasSuffix(entry.Name, "sheet1.xml") {
 			block := bytes.Repeat([]byte(" "), 1<<20)
-			for range 400 {
+			for range 1100 {
 				must(part.Write(block))
 			}
 		}

@@ -63,23 +63,25 @@ func TestPlansAreKept(t *testing.T) {
 	t.Cleanup(pool.Close)
 	tenant := pgtest.Tenant(t, pool).ID
 	workflow := pgtest.PublishedWorkflow(t, pool, tenant).ID
-	for n := range 12 {
-		var rows []*newExecution
-		var references []reference
-		var ends []finish
-		for range n%4 + 1 {
-			id := pgtest.NewID(t)
-			rows = append(rows, &newExecution{ID: id, TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`)})
-			references = append(references, reference{tenant, id})
-			ends = append(ends, finish{Finished: &Finished{
-				TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`),
-			}})
+	ctx := postgres.WithTenant(t.Context(), tenant)
+	insert := func(n int) (rows []*newExecution) {
+		for range n {
+			rows = append(rows, &newExecution{
+				ID: pgtest.NewID(t), TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`),
+			})
 		}
-		_, err := insertAll(t.Context(), pool, rows)
+		_, err := insertAll(ctx, pool, rows)
 		require.NoError(t, err)
-		_, err = readAll(t.Context(), pool, references)
+		return rows
+	}
+	insert(500) // as of a partition without statistics, as a new one is
+	for range 8 {
+		id := insert(1)[0].ID
+		_, err = readAll(ctx, pool, []reference{{tenant, id}})
 		require.NoError(t, err)
-		_, err = finishAll(t.Context(), pool, ends)
+		_, err = finishAll(ctx, pool, []finish{{Finished: &Finished{
+			TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`),
+		}}})
 		require.NoError(t, err)
 	}
 	var statements, anew int

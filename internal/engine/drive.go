@@ -29,6 +29,7 @@ type drive struct {
 	checkpoint Checkpoint
 	root       scene
 	buffer     actionBuffer
+	pure       workflow.Call // of the step without effects that runs
 
 	goroutines sync.WaitGroup // of the effects
 	reports    chan Event     // of the effects
@@ -86,11 +87,11 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 	scene.readTasks()
 	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
 	if action.Kind == ActionRun {
-		return d.call(ctx, action, scene, &workflow.Call{
+		d.pure = workflow.Call{
 			Env: &scene.env, ExecutionID: scene.env.ExecutionID, Path: scene.env.Path,
-			IdempotencyKey: d.run.State.idempotencyKey(scene.env.Path, state),
-			Attempt:        state.Attempt, At: d.now(),
-		})
+			KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
+		}
+		return d.call(ctx, action, scene, &d.pure)
 	}
 	event = Event{In: action.In, Task: i}
 	var err error
@@ -186,8 +187,7 @@ func (d *drive) start(ctx context.Context, action Action) {
 	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
 		Env: &env, ExecutionID: env.ExecutionID, Path: env.Path,
-		IdempotencyKey: d.run.State.idempotencyKey(env.Path, state),
-		Attempt:        state.Attempt, At: d.now(),
+		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
 	}
 	limit := d.run.State.Deadline.Sub(call.At)
 	d.goroutines.Go(func() {
@@ -238,8 +238,12 @@ func (d *drive) ended(event Event) {
 	})
 }
 
-// end lets effects that still run report to nobody, and waits for them.
+// end stops effects that still run, which report to nobody any more, and waits
+// for them.
 func (d *drive) end() {
+	for _, e := range d.effects {
+		e.cancel()
+	}
 	if d.over != nil {
 		close(d.over)
 		d.goroutines.Wait()

@@ -57,7 +57,7 @@ func (p worldProgram) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 		return workflow.Result{}, nil
 	}
 	p.world.mu.Lock()
-	p.world.calls = append(p.world.calls, call.IdempotencyKey)
+	p.world.calls = append(p.world.calls, call.IdempotencyKey())
 	run := p.world.tasks[call.Path]
 	p.world.mu.Unlock()
 	if run == nil {

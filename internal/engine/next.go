@@ -262,7 +262,8 @@ func (s *step) fail(i int, err *workflow.TaskError) {
 // chance is in [0,1), spread over executions, tasks and attempts, and the same
 // whenever it is asked for.
 func (s *step) chance(task *workflow.Task, t *TaskState) float64 {
-	sum := sha256.Sum256([]byte(s.state.idempotencyKey(s.path(task.Index), t) + "#" + strconv.Itoa(t.Attempt)))
+	call := workflow.Call{ExecutionID: s.state.ExecutionID, Path: s.path(task.Index), KeyAttempt: t.KeyAttempt}
+	sum := sha256.Sum256([]byte(call.IdempotencyKey() + "#" + strconv.Itoa(t.Attempt)))
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }
 

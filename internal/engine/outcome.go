@@ -39,7 +39,7 @@ type Outcome struct {
 
 // conclude is the outcome of a state that has ended.
 func conclude(plan *workflow.Plan, state *State) *Outcome {
-	o := &Outcome{Status: state.Status, Output: map[string]any{}}
+	o := &Outcome{Status: state.Status}
 	for i, task := range plan.Graph.Tasks {
 		o.count(task, &state.Tasks[i])
 	}
@@ -56,6 +56,9 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 		o.end(plan.Graph.Tasks[last], &state.Tasks[last])
 	default:
 		o.fail(plan.Graph.Tasks[last], state.Tasks[last].Error)
+	}
+	if o.Output == nil {
+		o.Output = map[string]any{}
 	}
 	return o
 }

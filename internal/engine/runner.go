@@ -74,8 +74,6 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 	}
 	d := newDrive(r, run, checkpoint)
 	defer d.end()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	event := Event{Kind: EventStarted, At: r.now()}
 	for {
 		if ctx.Err() != nil {

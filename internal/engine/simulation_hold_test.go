@@ -266,18 +266,18 @@ func (r *trial) holdBegin(call *workflow.Call) {
 	if outermost, _, _ := strings.Cut(call.Path, "."); h.skipped[strings.Split(outermost, "[")[0]] {
 		r.fault("effect %s is passed over and began", call.Path)
 	}
-	if before, known := h.keys[call.Path]; known && before != call.IdempotencyKey {
-		r.fault("the key of %s was %s and is %s", call.Path, before, call.IdempotencyKey)
+	if before, known := h.keys[call.Path]; known && before != call.IdempotencyKey() {
+		r.fault("the key of %s was %s and is %s", call.Path, before, call.IdempotencyKey())
 	}
 	plainKey := "e1/" + call.Path
-	suffix, isOurs := strings.CutPrefix(call.IdempotencyKey, plainKey)
+	suffix, isOurs := strings.CutPrefix(call.IdempotencyKey(), plainKey)
 	if n, err := strconv.Atoi(strings.TrimPrefix(suffix, "/")); !isOurs || suffix != "" && (err != nil || n < 2 || n > r.attempt) {
-		r.fault("the key of %s is %s", call.Path, call.IdempotencyKey)
+		r.fault("the key of %s is %s", call.Path, call.IdempotencyKey())
 	}
-	if h.retired[call.IdempotencyKey] {
-		r.fault("the key %s got its answer in an earlier attempt", call.IdempotencyKey)
+	if h.retired[call.IdempotencyKey()] {
+		r.fault("the key %s got its answer in an earlier attempt", call.IdempotencyKey())
 	}
-	h.keys[call.Path] = call.IdempotencyKey
+	h.keys[call.Path] = call.IdempotencyKey()
 	h.began[call.Path] = call.Attempt
 	if call.Attempt == 1 {
 		return
@@ -325,7 +325,7 @@ func (r *trial) note(call *workflow.Call, err *workflow.TaskError) {
 		r.held.failed[nth(call.Path, call.Attempt)] = time.Now()
 	}
 	if err == nil || err.StatusCode != 0 {
-		r.held.answers[call.IdempotencyKey] = true
+		r.held.answers[call.IdempotencyKey()] = true
 	}
 }
 

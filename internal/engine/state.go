@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"tranche/internal/workflow"
@@ -110,15 +109,6 @@ func (s *State) UnmarshalJSON(text []byte) error {
 // Ended reports whether the execution is over.
 func (s *State) Ended() bool {
 	return s.Status != StatusPending && s.Status != StatusRunning
-}
-
-// idempotencyKey names a task's call to the outside (decisions 4.4).
-func (s *State) idempotencyKey(path string, task *TaskState) string {
-	key := s.ExecutionID + "/" + path
-	if task.KeyAttempt > 0 {
-		key += "/" + strconv.Itoa(task.KeyAttempt)
-	}
-	return key
 }
 
 // decided reports whether it is known which edges of a task are taken. A task

@@ -47,7 +47,7 @@ func (w *writer) append(v any) {
 
 func (w *writer) string(name, value string) {
 	w.name(name)
-	w.append(value)
+	w.text = exactjson.AppendHTMLText(w.text, value)
 }
 
 func (w *writer) integer(name string, value int) {

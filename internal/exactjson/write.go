@@ -109,17 +109,21 @@ func appendObject(dst []byte, members map[string]any, html bool) ([]byte, error)
 }
 
 func appendText(dst []byte, text string, html bool) ([]byte, error) {
-	switch {
-	case isPlain(text):
-		dst = append(dst, '"')
-		dst = append(dst, text...)
-		return append(dst, '"'), nil
-	case html:
-		quoted, err := json.Marshal(text)
-		return append(dst, quoted...), err
-	default:
-		return jsontext.AppendQuote(dst, text)
+	if html || isPlain(text) {
+		return AppendHTMLText(dst, text), nil
 	}
+	return jsontext.AppendQuote(dst, text)
+}
+
+// AppendHTMLText is AppendHTML for a text.
+func AppendHTMLText(dst []byte, text string) []byte {
+	if !isPlain(text) {
+		quoted, _ := json.Marshal(text) // a text always can
+		return append(dst, quoted...)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, text...)
+	return append(dst, '"')
 }
 
 // isPlain reports whether a text stands for itself between quotation marks, as

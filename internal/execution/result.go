@@ -67,13 +67,11 @@ func (r *Result) JSON() ([]byte, error) {
 		dst = append(dst, `,"errorMessage":`...)
 		if r.ErrorMessage == nil {
 			dst = append(dst, "null"...)
-		} else if dst, err = exactjson.AppendHTML(dst, *r.ErrorMessage); err != nil {
-			return nil, err
+		} else {
+			dst = exactjson.AppendHTMLText(dst, *r.ErrorMessage)
 		}
 		if r.ErrorSubCode != "" {
-			if dst, err = exactjson.AppendHTML(append(dst, `,"errorSubCode":`...), string(r.ErrorSubCode)); err != nil {
-				return nil, err
-			}
+			dst = exactjson.AppendHTMLText(append(dst, `,"errorSubCode":`...), string(r.ErrorSubCode))
 		}
 		return append(dst, '}'), nil
 	})

@@ -27,7 +27,12 @@ type endType struct{}
 // end is a compiled end task. Its members are trees, because every text of
 // them may be a template; what is written out is checked at publish, what is
 // computed when it is.
-type end struct{ members map[string]*expression.Tree }
+type end struct{ members []endTree }
+
+type endTree struct {
+	endMember
+	tree *expression.Tree
+}
 
 // endMembers are the members of the config and how the value of each is read.
 // The order is that of the checks.
@@ -56,13 +61,13 @@ type endResult struct {
 }
 
 func (endType) Compile(c *workflow.ConfigReader) workflow.Program {
-	e := &end{members: map[string]*expression.Tree{}}
+	e := &end{}
 	for _, m := range endMembers() {
 		tree := c.Tree(m.name)
 		if tree == nil {
 			continue
 		}
-		e.members[m.name] = tree
+		e.members = append(e.members, endTree{m, tree})
 		if literal, ok := tree.Literal(); ok {
 			if err := m.read(&endResult{}, literal); err != nil {
 				at, message := place(err)
@@ -79,12 +84,8 @@ func (*end) Effect() bool { return false }
 // Run computes the result.
 func (e *end) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
 	result := &endResult{}
-	for _, m := range endMembers() {
-		tree, ok := e.members[m.name]
-		if !ok {
-			continue
-		}
-		v, err := tree.Eval(call.Env)
+	for _, m := range e.members {
+		v, err := m.tree.Eval(call.Env)
 		if err == nil {
 			err = m.read(result, v)
 		}

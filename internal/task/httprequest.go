@@ -186,7 +186,7 @@ func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 	if err != nil {
 		return workflow.Result{}, err
 	}
-	request.Header.Set(headerIdempotencyKey, call.IdempotencyKey)
+	request.Header.Set(headerIdempotencyKey, call.IdempotencyKey())
 	var hidden redactor
 	answer, err := r.send(ctx, call, request, &hidden)
 	if err != nil {

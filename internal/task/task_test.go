@@ -69,7 +69,7 @@ func callWith(tb testing.TB, input string) *workflow.Call {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	return &workflow.Call{
 		Env:         &expression.Env{Input: decode(tb, input), Now: at, ExecutionID: "e1", Path: "t"},
-		ExecutionID: "e1", Path: "t", IdempotencyKey: "e1/t", Attempt: 1, At: at,
+		ExecutionID: "e1", Path: "t", Attempt: 1, At: at,
 	}
 }
 

@@ -130,7 +130,7 @@ func (*transform) Effect() bool { return false }
 
 // Run evaluates the fields. The output is the object of all of them.
 func (t *transform) Run(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
-	output := map[string]any{}
+	output := make(map[string]any, len(t.leaves))
 	env := *call.Env
 	env.Fields = output
 	for _, l := range t.leaves {

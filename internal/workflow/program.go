@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"tranche/internal/expression"
@@ -37,12 +38,21 @@ type Call struct {
 	ExecutionID string
 	// Path names the task's run within the execution: score, each[3].score.
 	Path string
-	// IdempotencyKey stays the same over automatic retries and crashes
-	// (decisions 4.4).
-	IdempotencyKey string
-	Attempt        int // automatic retries count from 1
+	// KeyAttempt is that of the execution which IdempotencyKey names; 0: none.
+	KeyAttempt int
+	Attempt    int // automatic retries count from 1
 	// At is when this run begins.
 	At time.Time
+}
+
+// IdempotencyKey names the call to the outside; it stays the same over automatic
+// retries and crashes (decisions 4.4).
+func (c *Call) IdempotencyKey() string {
+	key := c.ExecutionID + "/" + c.Path
+	if c.KeyAttempt > 0 {
+		key += "/" + strconv.Itoa(c.KeyAttempt)
+	}
+	return key
 }
 
 // Result is what a run gave.

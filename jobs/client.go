@@ -51,8 +51,8 @@ const (
 	// Notifications wake the workers. Polls are for what a notification missed,
 	// and for jobs that were put off for less than River's scheduler counts: the
 	// more of them, the more an idle process takes.
-	pollInterval     = 500 * time.Millisecond // where somebody waits
-	pollIntervalSlow = time.Second
+	pollInterval     = time.Second // where somebody waits
+	pollIntervalSlow = 2 * time.Second
 	pollIntervalRare = 5 * time.Second
 	retryDelayMax    = 10 * time.Second
 	// otpExpiryInterval is how long a message whose delivery was discarded may
@@ -108,7 +108,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
 			// Somebody waits for a code, and each waits for a provider.
-			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollInterval},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {
@@ -134,7 +134,7 @@ type retryPolicy struct{}
 
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 	delay := min(time.Duration(len(job.Errors)+1)*time.Second, retryDelayMax)
-	delay += rand.N(pollIntervalSlow) //nolint:gosec // jitter, not a secret
+	delay += rand.N(pollInterval) //nolint:gosec // jitter, not a secret
 	//nolint:forbidigo // River asks for a time and passes no clock
 	return time.Now().Add(delay)
 }

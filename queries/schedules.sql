@@ -33,6 +33,10 @@ FROM schedule_firings WHERE tenant_id = @tenant_id AND workflow_id = @workflow_i
 ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
+-- name: SysScheduleIsDue :one
+-- Whether there may be something to claim.
+SELECT EXISTS (SELECT FROM schedules WHERE next_run_at <= @now::timestamptz);
+
 -- name: SysScheduleClaim :many
 -- Holds schedules that are due, those that nobody else holds; a tenant that is
 -- revoked has none. The workflow is held too: who archives it waits for the

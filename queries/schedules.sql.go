@@ -427,6 +427,18 @@ func (q *Queries) SysScheduleFiringPrune(ctx context.Context, db DBTX, arg SysSc
 	return err
 }
 
+const sysScheduleIsDue = `-- name: SysScheduleIsDue :one
+SELECT EXISTS (SELECT FROM schedules WHERE next_run_at <= $1::timestamptz)
+`
+
+// Whether there may be something to claim.
+func (q *Queries) SysScheduleIsDue(ctx context.Context, db DBTX, now time.Time) (bool, error) {
+	row := db.QueryRow(ctx, sysScheduleIsDue, now)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const sysScheduleListRunning = `-- name: SysScheduleListRunning :many
 WITH claimed AS (
     SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workflow_id,

@@ -47,6 +47,10 @@ func (s *Service) Fire(ctx context.Context) (held int, err error) {
 	if err != nil {
 		return 0, postgres.Translate(err)
 	}
+	// Most looks find nothing: they need no transaction.
+	if isDue, err := s.q.SysScheduleIsDue(ctx, s.Pool, now); err != nil || !isDue {
+		return 0, postgres.Translate(err)
+	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		rows, err := s.q.SysScheduleClaim(ctx, tx, queries.SysScheduleClaimParams{Now: now, SchedulesMax: claimMax})
 		if held = len(rows); err != nil || held == 0 {

@@ -1,0 +1,261 @@
+package batch_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+	"tranche/jobs"
+)
+
+// calling is a batch of several chunks whose items make two calls each, while the
+// target holds the first ones.
+type calling struct {
+	*stages
+	target *target
+	runs   []jobs.BatchItemRun
+	group  sync.WaitGroup
+}
+
+const (
+	callingItems = 600
+	callingMost  = 500 // at a time
+)
+
+func newCalling(t *testing.T) *calling {
+	t.Helper()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"},
+		"tasks": [`+request("first", "GET", o.URL)+`, `+request("last", "POST", o.URL)+`], "edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
+	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(callingItems)...)))}
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	b.runs = b.newRuns(t)
+	require.Len(t, b.runs, 3, "chunks")
+	return b
+}
+
+// hold keeps calls waiting from now on.
+func (b *calling) hold() {
+	b.target.mu.Lock()
+	defer b.target.mu.Unlock()
+	b.target.gate = make(chan struct{})
+}
+
+// release answers the calls that wait, and from now on all of them.
+func (b *calling) release() {
+	b.target.mu.Lock()
+	defer b.target.mu.Unlock()
+	close(b.target.gate)
+	b.target.gate = nil
+}
+
+// start runs jobs in a process until they end; wait waits for them.
+func (b *calling) start(ctx context.Context, t *testing.T, in *stages, runs []jobs.BatchItemRun) {
+	t.Helper()
+	for _, run := range runs {
+		b.group.Go(func() {
+			holding, err := in.batches.RunItems(ctx, run)
+			if err == nil && holding == execution.HeldElsewhere {
+				return // the job would come back
+			}
+			if ctx.Err() == nil {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// halfBegun is when every chunk is begun and none to its end.
+func (b *calling) halfBegun(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.target.count() == callingMost }, waitMax, tick)
+	require.Equal(t, callingMost, b.count(t, "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NOT NULL"))
+	require.Positive(t, b.count(t, "SELECT count(*) FROM batch_chunks WHERE token IS NOT NULL"))
+}
+
+// complete says that every item was called for so many times, under one key each,
+// and counted once.
+func (b *calling) complete(t *testing.T, callsMost int) {
+	t.Helper()
+	b.group.Wait()
+	r := b.record(t)
+	require.Equal(t, "post_processing", r.Status)
+	require.Equal(t, [4]int{callingItems, callingItems, 0, 0}, counts(r))
+	require.Equal(t, callingItems, b.count(t, "SELECT count(DISTINCT item_index) FROM executions"))
+	require.Equal(t, callingItems, b.count(t, "SELECT count(*) FROM executions WHERE status = 'completed' AND started_at IS NOT NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+	require.Zero(t, b.count(t, "SELECT items_enqueued FROM execution_batches"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM river.river_job WHERE kind = 'batch_post_processing'"))
+	require.Len(t, b.target.keys, 2*callingItems)
+	for call, keys := range b.target.keys {
+		require.LessOrEqual(t, len(keys), callsMost, call)
+		for _, key := range keys {
+			require.Equal(t, keys[0], key, "%s was repeated under another key", call)
+		}
+	}
+}
+
+// live gives the process of the stages a heartbeat: else it counts as dead.
+func (s *stages) live(t *testing.T) {
+	t.Helper()
+	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role) VALUES ($1, 'worker')", s.batches.Executions.ProcessID)
+	require.NoError(t, err)
+}
+
+func (b *calling) post(t *testing.T, what string) {
+	t.Helper()
+	b.caller.Post(t, "/v1/execution-batches/"+b.id.String()+"/"+what, nil).Expect(http.StatusOK)
+}
+
+// A pause leaves what has not begun in its chunks, and resuming runs that and no
+// more, whatever jobs there are.
+func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs)
+	b.halfBegun(t)
+	b.post(t, "pause")
+	b.release()
+	b.group.Wait()
+	require.Equal(t, [4]int{callingItems, callingMost, 0, 0}, counts(b.record(t)))
+	b.start(t.Context(), t, b.stages, b.runs)
+	b.group.Wait()
+	require.Equal(t, 2*callingMost, b.target.count(), "nothing begins while the batch is paused")
+
+	b.post(t, "resume")
+	require.Equal(t, callingItems-callingMost, b.count(t, "SELECT items_enqueued FROM execution_batches"))
+	again := b.newRuns(t)
+	require.NotEmpty(t, again)
+	b.start(t.Context(), t, b.stages, append(b.runs, again...))
+	b.complete(t, 1)
+}
+
+// A batch that is resumed while items run from before the pause begins each of
+// the others once, though two jobs run the same chunk.
+func TestHalfBegunChunksAreResumedWhileTheyRun(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	b.live(t)
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs)
+	b.halfBegun(t)
+	b.post(t, "pause")
+	b.post(t, "resume")
+	require.Equal(t, callingItems, b.count(t, "SELECT items_enqueued FROM execution_batches"))
+	b.start(t.Context(), t, b.stages, b.newRuns(t))
+	b.release()
+	b.complete(t, 1)
+}
+
+// Cancelling ends what waits in half-begun chunks; what runs ends by itself, and
+// the others run once they are retried.
+func TestHalfBegunChunksAreCancelled(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs)
+	b.halfBegun(t)
+	b.post(t, "cancel")
+	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.NoError(t, err)
+	require.False(t, done, "items run")
+	require.Equal(t, [4]int{callingItems, 0, callingItems - callingMost, 0}, counts(b.record(t)))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+	b.release()
+	b.group.Wait()
+	require.Equal(t, [4]int{callingItems, callingMost, callingItems - callingMost, 0}, counts(b.record(t)))
+	require.Equal(t, 2*callingMost, b.target.count())
+	require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	require.Equal(t, "cancelled", b.record(t).Status)
+
+	retry(t, b.caller, b.id.String(), map[string]any{"retryMode": "failed_items"})
+	require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+	_, err = b.Pool.Exec(t.Context(), "DELETE FROM river.river_job WHERE kind = 'batch_post_processing'")
+	require.NoError(t, err)
+	b.start(t.Context(), t, b.stages, b.newRuns(t))
+	b.complete(t, 1)
+}
+
+// What a process had begun when it died is repeated by another under the same
+// key, and the rest begins there. A process that was only thought dead changes
+// nothing any more.
+func TestHalfBegunChunksOutliveTheirProcess(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs) // in a process that has no heartbeat
+	b.halfBegun(t)
+	b.target.mu.Lock()
+	dead := b.target.gate
+	b.target.gate = nil
+	b.target.mu.Unlock()
+	for _, run := range b.runs {
+		holding, err := other.batches.RunItems(t.Context(), run)
+		require.NoError(t, err)
+		require.Equal(t, execution.Held, holding)
+	}
+	require.Equal(t, [4]int{callingItems, callingItems, 0, 0}, counts(b.record(t)))
+	close(dead)
+	b.complete(t, 2)
+}
+
+// Items that a process was stopped in the middle of go on from jobs of their own
+// or under the next that runs their chunk.
+func TestHalfBegunChunksOutliveAStop(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	b.hold()
+	ctx, stop := context.WithCancel(t.Context())
+	b.start(ctx, t, b.stages, b.runs)
+	b.halfBegun(t)
+	stop()
+	b.group.Wait()
+	b.release()
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	b.start(t.Context(), t, other, b.runs)
+	b.group.Wait()
+	rows, err := b.Pool.Query(t.Context(), "SELECT (args ->> 'execution_id')::uuid FROM river.river_job WHERE kind = 'task_execution'")
+	require.NoError(t, err)
+	var handedOver []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		require.NoError(t, rows.Scan(&id))
+		handedOver = append(handedOver, id)
+	}
+	require.NoError(t, rows.Err())
+	require.Len(t, handedOver, callingMost)
+	for _, id := range handedOver {
+		f, _, err := other.batches.Executions.RunLeased(t.Context(), b.tenantID, id)
+		require.NoError(t, err)
+		b.group.Go(func() { require.NoError(t, other.batches.End(t.Context(), f)) })
+	}
+	b.complete(t, 2)
+}
+
+// Two processes that live share a batch, and even the chunks of it, without
+// calling for an item twice.
+func TestTwoProcessesShareABatch(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	b.live(t)
+	other.live(t)
+	for range 3 {
+		b.start(t.Context(), t, b.stages, b.runs)
+		b.start(t.Context(), t, other, b.runs)
+	}
+	b.complete(t, 1)
+}

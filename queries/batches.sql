@@ -258,21 +258,14 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @fi
 
 -- name: BatchChunkRecord :one
 -- Records the items of a chunk, which have ended, as executions, in the order of
--- the chunk, and counts them. The row of the
--- batch is locked last. No row: they were recorded before, or another has taken
--- the chunk.
+-- the chunk, and adds how many have ended how. The row of the batch is locked
+-- last. No row: they were recorded before, or another has taken the chunk.
+-- Executions and payloads expand the arrays each for itself: a common table of
+-- the items would hold a copy of every text.
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
       AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
-), item AS (
-    SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
-        unnest(chunk.inputs) AS input, unnest(@ids::uuid[]) AS id, unnest(@borrower_ids::text[]) AS borrower_id,
-        unnest(@statuses::text[]) AS status, unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
-        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
-        unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at,
-        unnest(@tags::text[]) AS tags, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
-    FROM chunk
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
@@ -283,26 +276,36 @@ WITH chunk AS (
         NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
         CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
         CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
-    FROM item, execution_batches b WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
-    RETURNING status, source_failed
+    FROM execution_batches b, (
+        SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
+            unnest(@ids::uuid[]) AS id, unnest(@borrower_ids::text[]) AS borrower_id,
+            unnest(@statuses::text[]) AS status, unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+            unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+            unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@tags::text[]) AS tags
+        FROM chunk
+    ) AS item
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
+    RETURNING 1
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
-    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json FROM item
-    RETURNING execution_id
-), counted AS (
-    SELECT count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status <> 'completed') AS failed,
-        count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed, (SELECT count(*) FROM payload) AS items
-    FROM execution
+    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
+    FROM (
+        SELECT unnest(@ids::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
+        FROM chunk
+    ) AS item
+    RETURNING 1
+), recorded AS (
+    SELECT count(*) AS executions, (SELECT count(*) FROM payload) AS payloads FROM execution
 )
 UPDATE execution_batches b SET
-    items_completed = b.items_completed + counted.completed,
-    items_failed = b.items_failed + counted.failed,
-    items_source_failed = b.items_source_failed + counted.source_failed,
-    items_enqueued = GREATEST(b.items_enqueued - counted.completed - counted.failed, 0),
+    items_completed = b.items_completed + @completed::integer,
+    items_failed = b.items_failed + @failed::integer,
+    items_source_failed = b.items_source_failed + @completed_without_source::integer,
+    items_enqueued = GREATEST(b.items_enqueued - cardinality(@ids::uuid[]), 0),
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
-FROM counted
-WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
+FROM recorded
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND recorded.executions > 0 AND recorded.payloads > 0
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchGetForReport :one

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/catalog"
+	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
@@ -92,6 +93,15 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) err
 	}
 	for _, it := range items {
 		params.BorrowerIds = append(params.BorrowerIds, it.borrowerID)
+		switch o := it.Outcome; {
+		case o.Status != engine.StatusCompleted:
+			params.Failed++
+		case o.SourceFailed:
+			params.CompletedWithoutSource++
+			fallthrough
+		default:
+			params.Completed++
+		}
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.BatchChunkRecord(ctx, tx, params)

@@ -74,7 +74,7 @@ type PayloadSchema struct{ schema *schema }
 
 // Check returns what is wrong with a payload, as paths within it.
 func (s *PayloadSchema) Check(payload any) []fault.Detail {
-	if err := s.schema.compiled.Validate(payload); err != nil {
+	if err := s.schema.validate(payload); err != nil {
 		return mismatches(err, payload, "")
 	}
 	return nil

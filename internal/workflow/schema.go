@@ -24,7 +24,16 @@ const boundDigitsMax = 20
 // schema is a compiled inputSchema.
 type schema struct {
 	compiled *jsonschema.Schema
+	accepts  *acceptor
 	defaults bool // whether it has any
+}
+
+// validate returns the library's error.
+func (s *schema) validate(v any) error {
+	if s.accepts.accepts(v) {
+		return nil
+	}
+	return s.compiled.Validate(v)
 }
 
 // CheckInput fills in the schema's defaults and validates. It returns the
@@ -39,7 +48,7 @@ func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail)
 			return nil, []fault.Detail{{Message: fmt.Sprintf("the schema's defaults would fill in more than %d values", filledMax)}}
 		}
 	}
-	if err := p.schema.compiled.Validate(filled); err != nil {
+	if err := p.schema.validate(filled); err != nil {
 		return nil, mismatches(err, filled, "")
 	}
 	object, _ := filled.(map[string]any)
@@ -78,7 +87,7 @@ func (c *compiler) schema(path string, document map[string]any) *schema {
 		c.fault(path, "", "has a $ref that leads back to itself without going into a property or an item, so nothing can match")
 		return nil
 	}
-	return &schema{compiled: compiled, defaults: walk.defaults}
+	return &schema{compiled: compiled, accepts: newAcceptor(compiled), defaults: walk.defaults}
 }
 
 func schemaDraft(document map[string]any) (*jsonschema.Draft, bool) {

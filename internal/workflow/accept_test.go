@@ -1,0 +1,123 @@
+package workflow
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tranche/internal/exactjson"
+)
+
+// keywords and values of them, most known to acceptors.
+var keywords = map[string][]string{
+	"type":                 {`"string"`, `"number"`, `"integer"`, `"object"`, `"array"`, `"boolean"`, `["null","integer"]`, `["number","integer","object"]`},
+	"enum":                 {`["a","bb",null]`, `[1,true]`, `[{}]`},
+	"const":                {`"a"`, `1`, `null`},
+	"minLength":            {`1`, `2`},
+	"maxLength":            {`0`, `1`},
+	"pattern":              {`"^[a-z]*$"`},
+	"format":               {`"date"`},
+	"minimum":              {`0`, `1.5`, `-1e2`},
+	"exclusiveMinimum":     {`0`, `1`},
+	"maximum":              {`1`, `1.50`},
+	"exclusiveMaximum":     {`1`, `100`},
+	"multipleOf":           {`0.5`},
+	"minItems":             {`1`},
+	"maxItems":             {`1`},
+	"items":                {`{"type":"number"}`, `true`},
+	"uniqueItems":          {`true`},
+	"required":             {`["a"]`, `["c"]`, `["a","b"]`},
+	"properties":           {`{"a":{"type":"string"},"b":true}`, `{"a":false}`},
+	"additionalProperties": {`false`, `true`, `{"type":"string"}`},
+	"minProperties":        {`1`},
+	"$ref":                 {`"#/$defs/d"`},
+	"not":                  {`{"type":"string"}`},
+	"allOf":                {`[{"type":"number"},{"minimum":1}]`},
+}
+
+var acceptable = []string{
+	`null`, `true`, `"a"`, `""`, `"bb"`, `"é"`, `"2026-01-31"`, `0`, `-0`, `1`, `1.0`, `1.5`, `1e2`, `-2`, `100000000000000000000000`,
+	`[]`, `[1]`, `["a",1]`, `[1,1]`, `[{"a":1}]`, `{}`, `{"a":"a"}`, `{"a":1,"b":2}`, `{"c":"x"}`, `{"a":{"a":1},"b":["bb"]}`, `{"a":null,"c":1}`,
+}
+
+// accepted looks at all values and holds that what is accepted matches. It
+// counts those that match and those of them that are accepted.
+func accepted(t require.TestingT, document map[string]any) (matching, accepted int) {
+	document["$defs"] = parsed(t, `{"d":{"type":["string","number","object","array"]}}`)
+	c := compiler{}
+	s := c.schema("", document)
+	require.Empty(t, c.faults)
+	for _, text := range acceptable {
+		v := parsed(t, text)
+		err := s.compiled.Validate(v)
+		if s.accepts.accepts(v) {
+			require.NoError(t, err, "%v accepts %s", document, text)
+			accepted++
+		}
+		if err == nil && s.accepts != nil {
+			matching++
+		}
+	}
+	return matching, accepted
+}
+
+func TestAcceptorOfEachKeyword(t *testing.T) {
+	t.Parallel()
+	for name, values := range keywords {
+		for _, value := range values {
+			for _, draft := range []string{"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"} {
+				accepted(t, map[string]any{name: parsed(t, value), "$schema": draft})
+			}
+		}
+	}
+}
+
+// TestAcceptors takes keywords together. Nearly all that matches is accepted
+// where all keywords are known.
+func TestAcceptors(t *testing.T) {
+	t.Parallel()
+	allMatching, allAccepted := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		if document, ok := drawSchema(t, "", 2).(map[string]any); ok {
+			m, a := accepted(t, document)
+			allMatching, allAccepted = allMatching+m, allAccepted+a
+		}
+	})
+	require.Greater(t, allAccepted*10, allMatching*8, "%d of %d", allAccepted, allMatching)
+}
+
+func drawSchema(t *rapid.T, at string, depth int) any {
+	drawn := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(keywords)) {
+		values := keywords[name]
+		if i := rapid.IntRange(-8*len(values), len(values)-1).Draw(t, at+name); i >= 0 {
+			drawn[name] = parsed(t, values[i])
+		}
+	}
+	if depth > 0 {
+		for _, name := range []string{"items", "not"} {
+			if rapid.IntRange(0, 3).Draw(t, at+name) == 0 {
+				drawn[name] = drawSchema(t, at+name+".", depth-1)
+			}
+		}
+		if rapid.Bool().Draw(t, at+"properties") {
+			drawn["properties"] = map[string]any{"a": drawSchema(t, at+"a.", depth-1), "b": drawSchema(t, at+"b.", depth-1)}
+		}
+		if rapid.IntRange(0, 3).Draw(t, at+"allOf") == 0 {
+			drawn["allOf"] = []any{drawSchema(t, at+"allOf.", depth-1)}
+		}
+	}
+	if rapid.IntRange(0, 9).Draw(t, at+"bool") == 0 {
+		return rapid.Bool().Draw(t, at+"is")
+	}
+	return drawn
+}
+
+func parsed(t require.TestingT, text string) any {
+	v, err := exactjson.Decode([]byte(text))
+	require.NoError(t, err)
+	return v
+}

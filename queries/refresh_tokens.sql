@@ -1,9 +1,19 @@
 -- name: RefreshTokenInsertFamily :exec
--- A login begins a family; its first token is inserted with it.
+-- A login begins a family; its first token is inserted with it. Families of the
+-- client that ended long enough ago for the access tokens issued with them to
+-- have ended too are removed.
 WITH family AS (
     INSERT INTO refresh_token_families (id, tenant_id, client_id, expires_at)
     VALUES (@family_id, @tenant_id, @client_id, now() + make_interval(secs => @family_seconds))
     RETURNING id, tenant_id
+), ended AS (
+    SELECT e.id FROM refresh_token_families e
+    WHERE e.tenant_id = @tenant_id AND e.client_id = @client_id AND e.expires_at < now() - interval '2 days'
+    ORDER BY e.expires_at LIMIT 100
+), ended_tokens AS (
+    DELETE FROM refresh_tokens r WHERE r.tenant_id = @tenant_id AND r.family_id IN (SELECT id FROM ended)
+), ended_families AS (
+    DELETE FROM refresh_token_families f WHERE f.tenant_id = @tenant_id AND f.id IN (SELECT id FROM ended)
 )
 INSERT INTO refresh_tokens (token_hash, tenant_id, family_id, expires_at)
 SELECT @token_hash, tenant_id, id, now() + make_interval(secs => @idle_seconds) FROM family;
@@ -43,15 +53,3 @@ SELECT EXISTS (SELECT 1 FROM refresh_tokens
 -- name: RefreshTokenFamilyRevoke :execrows
 UPDATE refresh_token_families SET revoked_at = clock_timestamp()
 WHERE tenant_id = @tenant_id AND id = @id AND revoked_at IS NULL;
-
--- name: RefreshTokenSweep :exec
--- Removes families of a client that ended long enough ago for the access
--- tokens issued with them to have ended too.
-WITH ended AS (
-    SELECT e.id FROM refresh_token_families e
-    WHERE e.tenant_id = @tenant_id AND e.client_id = @client_id AND e.expires_at < now() - interval '2 days'
-    ORDER BY e.expires_at LIMIT 100
-), tokens AS (
-    DELETE FROM refresh_tokens r WHERE r.tenant_id = @tenant_id AND r.family_id IN (SELECT id FROM ended)
-)
-DELETE FROM refresh_token_families f WHERE f.tenant_id = @tenant_id AND f.id IN (SELECT id FROM ended);

@@ -52,6 +52,14 @@ WITH family AS (
     INSERT INTO refresh_token_families (id, tenant_id, client_id, expires_at)
     VALUES ($3, $4, $5, now() + make_interval(secs => $6))
     RETURNING id, tenant_id
+), ended AS (
+    SELECT e.id FROM refresh_token_families e
+    WHERE e.tenant_id = $4 AND e.client_id = $5 AND e.expires_at < now() - interval '2 days'
+    ORDER BY e.expires_at LIMIT 100
+), ended_tokens AS (
+    DELETE FROM refresh_tokens r WHERE r.tenant_id = $4 AND r.family_id IN (SELECT id FROM ended)
+), ended_families AS (
+    DELETE FROM refresh_token_families f WHERE f.tenant_id = $4 AND f.id IN (SELECT id FROM ended)
 )
 INSERT INTO refresh_tokens (token_hash, tenant_id, family_id, expires_at)
 SELECT $1, tenant_id, id, now() + make_interval(secs => $2) FROM family
@@ -66,7 +74,9 @@ type RefreshTokenInsertFamilyParams struct {
 	FamilySeconds float64
 }
 
-// A login begins a family; its first token is inserted with it.
+// A login begins a family; its first token is inserted with it. Families of the
+// client that ended long enough ago for the access tokens issued with them to
+// have ended too are removed.
 func (q *Queries) RefreshTokenInsertFamily(ctx context.Context, db DBTX, arg RefreshTokenInsertFamilyParams) error {
 	_, err := db.Exec(ctx, refreshTokenInsertFamily,
 		arg.TokenHash,
@@ -107,29 +117,6 @@ func (q *Queries) RefreshTokenRotate(ctx context.Context, db DBTX, arg RefreshTo
 		arg.TenantID,
 		arg.TokenHash,
 	)
-	return err
-}
-
-const refreshTokenSweep = `-- name: RefreshTokenSweep :exec
-WITH ended AS (
-    SELECT e.id FROM refresh_token_families e
-    WHERE e.tenant_id = $1 AND e.client_id = $2 AND e.expires_at < now() - interval '2 days'
-    ORDER BY e.expires_at LIMIT 100
-), tokens AS (
-    DELETE FROM refresh_tokens r WHERE r.tenant_id = $1 AND r.family_id IN (SELECT id FROM ended)
-)
-DELETE FROM refresh_token_families f WHERE f.tenant_id = $1 AND f.id IN (SELECT id FROM ended)
-`
-
-type RefreshTokenSweepParams struct {
-	TenantID uuid.UUID
-	ClientID uuid.UUID
-}
-
-// Removes families of a client that ended long enough ago for the access
-// tokens issued with them to have ended too.
-func (q *Queries) RefreshTokenSweep(ctx context.Context, db DBTX, arg RefreshTokenSweepParams) error {
-	_, err := db.Exec(ctx, refreshTokenSweep, arg.TenantID, arg.ClientID)
 	return err
 }
 

@@ -34,3 +34,21 @@ func TestBudgetOfARequest(t *testing.T) {
 	require.Zero(t, counter.Of(request(identity.LimitSingle)))
 	require.Equal(t, pgtest.Cost{Transactions: 1, Trips: 1}, counter.Of(request(identity.LimitPolling)), "one that is limited is counted")
 }
+
+// A login looks at the failures, counts itself, reads the client and begins a
+// family of tokens, whose statement also removes families that are over. The
+// first three are for whoever calls and the last for the tenant; each change of
+// whose rows the connection sees is a statement too.
+func TestBudgetOfALogin(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var counter *pgtest.Counter
+	b.pool, counter = pgtest.CountedPool(t, b.pool)
+	service := b.replica(t)
+	login := func() {
+		_, err := service.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret, address)
+		require.NoError(t, err)
+	}
+	login()
+	require.Equal(t, pgtest.Cost{Transactions: 6, Trips: 6}, counter.Of(login))
+}

@@ -68,6 +68,7 @@ func (s *Service) IssueToken(ctx context.Context, clientID, secret, address stri
 	if err != nil || id.String() != clientID { // an id has one form
 		return Token{}, errWrongCredentials()
 	}
+	ctx = postgres.AsSystem(ctx) // whose client it is, its record says
 	err = s.guard(ctx, id, address, func() error {
 		principal, err := s.login(ctx, id, secret)
 		if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) IssueToken(ctx context.Context, clientID, secret, address stri
 // login compares the secret with every live one of the client, and with none
 // in particular where the client is unknown, in the same time.
 func (s *Service) login(ctx context.Context, id uuid.UUID, secret string) (Principal, error) {
-	client, err := queries.New().SysClientGetForLogin(postgres.AsSystem(ctx), s.pool, id)
+	client, err := queries.New().SysClientGetForLogin(ctx, s.pool, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		client.SecretHashes, client.IsRevoked = [][]byte{make([]byte, sha256.Size)}, true
 	} else if err != nil {
@@ -122,9 +123,6 @@ func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
 		TokenHash: hashOf(refresh), FamilyID: family, TenantID: p.TenantID, ClientID: p.ClientID,
 		IdleSeconds: refreshTokenIdleTTL.Seconds(), FamilySeconds: refreshTokenFamilyTTL.Seconds(),
 	})
-	if err == nil {
-		err = queries.New().RefreshTokenSweep(ctx, s.pool, queries.RefreshTokenSweepParams{TenantID: p.TenantID, ClientID: p.ClientID})
-	}
 	if err != nil {
 		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", p.ClientID, postgres.Translate(err))
 	}

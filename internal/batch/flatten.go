@@ -1,11 +1,6 @@
 package batch
 
-import (
-	"encoding/json"
-	"slices"
-
-	"tranche/internal/exactjson"
-)
+import "slices"
 
 // columnSet is the columns of a table in the order in which they were met.
 type columnSet struct {
@@ -46,22 +41,17 @@ func (s *columnSet) addLeaves(value map[string]any) {
 	}
 }
 
-// fill writes the leaves of a value into the cells of their columns; cells of
-// absent leaves are emptied.
-func (s *columnSet) fill(cells []string, value map[string]any) error {
+// fill writes the leaves of an object, which is the text of JSON, into the cells
+// of their columns; cells of absent leaves are emptied.
+func (s *columnSet) fill(cells []string, object string) error {
 	clear(cells[:len(s.names)])
-	var failed error
-	flatten(s.path, value, func(path []byte, leaf any) {
-		i, ok := s.index[string(path)]
-		if !ok {
-			return
+	walk := jsonWalk{text: object}
+	return walk.leaves(s.path, func(path []byte, leaf string) (err error) {
+		if i, ok := s.index[string(path)]; ok {
+			cells[i], err = cellOf(leaf)
 		}
-		var err error
-		if cells[i], err = cellOf(leaf); err != nil {
-			failed = err
-		}
+		return err
 	})
-	return failed
 }
 
 // flatten calls yield for every leaf of an object with its dotted path, in no
@@ -78,21 +68,5 @@ func flatten(path []byte, object map[string]any, yield func(path []byte, leaf an
 			continue
 		}
 		yield(at, value)
-	}
-}
-
-// cellOf writes a leaf as the text of a cell: numbers with their exact text,
-// arrays and empty objects as JSON, null as empty; texts escaped.
-func cellOf(leaf any) (string, error) {
-	switch leaf := leaf.(type) {
-	case nil:
-		return "", nil
-	case string:
-		return escape(leaf), nil
-	case json.Number:
-		return leaf.String(), nil
-	default:
-		text, err := exactjson.Encode(leaf)
-		return string(text), err
 	}
 }

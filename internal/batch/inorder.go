@@ -2,26 +2,27 @@ package batch
 
 import (
 	"context"
-	"runtime"
 
 	"golang.org/x/sync/errgroup"
 )
 
+// aheadMax is how many results inOrder lets be ahead of the one that is due.
+const aheadMax = 3
+
 // inOrder has work done on each value that source yields, on several of them at
-// a time, and gives what comes of it to sink in the order of the source. A few
-// values and results are held at most: source waits while sink is behind. The
-// first error ends all; ctx does too.
+// a time, and gives what comes of it to sink in the order of the source, which
+// waits while sink is aheadMax behind. The first error ends all; ctx does too.
 func inOrder[In, Out any](
 	ctx context.Context,
-	source func(ctx context.Context, yield func(In) error) error,
+	source func(yield func(In) error) error,
 	work func(context.Context, In) (Out, error),
 	sink func(Out) error,
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
-	results := make(chan chan Out, runtime.GOMAXPROCS(0)) // of what is being worked on
+	results := make(chan chan Out, aheadMax) // of what is being worked on
 	group.Go(func() error {
 		defer close(results)
-		return source(ctx, func(in In) error {
+		return source(func(in In) error {
 			result := make(chan Out, 1)
 			select {
 			case results <- result:

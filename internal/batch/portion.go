@@ -8,7 +8,7 @@ import (
 
 // Limits of a portion, of which several are in memory at a time.
 const (
-	portionItemsMax = 250
+	portionItemsMax = chunkItemsMax
 	portionBytesMax = 1 << 20 // of the texts that its items are read from; the last may go beyond
 )
 
@@ -20,8 +20,7 @@ type portion struct {
 
 // portioner reads items in portions.
 type portioner struct {
-	turn  func() (leave func(), err error) // to be had for each portion
-	next  int32                            // index of the next item
+	next  int32 // index of the next item
 	yield func(portion) error
 }
 
@@ -74,11 +73,6 @@ func (p *portioner) readFrom(r itemReader, before int) (passed int, err error) {
 
 // read returns the next items of a source, the last ones with io.EOF.
 func (p *portioner) read(r itemReader) (items []item, err error) {
-	leave, err := p.turn()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	for size := 0; len(items) < portionItemsMax && size < portionBytesMax; size += r.size() {
 		it, err := r.next()
 		if err != nil {

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"tranche/internal/catalog"
-	"tranche/internal/engine"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/queries"
@@ -106,10 +105,11 @@ func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *que
 
 // report is the output package while it is written.
 type report struct {
-	files   [4]*reportFile // in the order of the package
-	results *resultsTable
-	lines   *resultsLines
-	failed  *failedTable
+	files  [4]*reportFile // in the order of the package
+	inputs []string       // columns of the items' inputs,
+	// outputs of what came of them.
+	outputs []string
+	pages   sync.Pool // of *reportPage that wait to be used again
 }
 
 // reportFile is one file of the report.
@@ -142,93 +142,68 @@ func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID,
 		}
 	}
 	// Ranges of items end in any order; the columns of their outputs are put in one.
-	outputs := slices.Sorted(slices.Values(row.OutputColumns))
-	var err error
-	if r.results, err = newResultsTable(r.files[resultsCSVFile].writer, row.InputColumns, outputs); err != nil {
+	r.inputs, r.outputs = row.InputColumns, slices.Sorted(slices.Values(row.OutputColumns))
+	r.pages.New = func() any { return newReportPage(r.inputs, r.outputs) }
+	header, _ := r.pages.Get().(*reportPage)
+	if err := header.writeHeaders(); err != nil {
 		return nil, err
 	}
-	if r.failed, err = newFailedTable(r.files[failedCSVFile].writer, row.InputColumns); err != nil {
-		return nil, err
-	}
-	r.lines = &resultsLines{w: r.files[resultsJSONLFile].writer}
-	return r, nil
+	return r, r.write(header)
 }
 
-// writeItems writes one page of results, which is a turn, while the next is read.
+// writeItems reads pages of results and formats them, several at a time, and
+// writes them in their order. To format one is a turn.
 func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
-	pages := make(chan []queries.BatchItemsListResultsRow)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer close(pages)
+	return inOrder(ctx, func(yield func(int32) error) error {
 		for first := int32(0); first < total; first += pageItems {
-			page, err := s.q.BatchItemsListResults(ctx, s.Pool, queries.BatchItemsListResultsParams{
-				TenantID: tenantID, BatchID: batchID, FirstItem: first, EndItem: first + pageItems,
-			})
-			if err != nil {
-				return postgres.Translate(err)
-			}
-			select {
-			case pages <- page:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := yield(first); err != nil {
+				return err
 			}
 		}
 		return nil
-	})
-	group.Go(func() error {
-		for page := range pages {
-			leave, err := s.turns.take(ctx, tenantID, batchID)
-			if err != nil {
-				return err
-			}
-			err = r.writePage(page)
-			leave()
-			if err != nil {
-				return err
-			}
+	}, func(ctx context.Context, first int32) (*reportPage, error) {
+		rows, err := s.q.BatchItemsListResults(ctx, s.Pool, queries.BatchItemsListResultsParams{
+			TenantID: tenantID, BatchID: batchID, FirstItem: first, EndItem: first + pageItems,
+		})
+		if err != nil {
+			return nil, postgres.Translate(err)
 		}
-		return r.flush()
-	})
-	return group.Wait()
+		leave, err := s.turns.take(ctx, tenantID, batchID)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return r.format(rows)
+	}, r.write)
 }
 
-func (r *report) writePage(page []queries.BatchItemsListResultsRow) error {
-	for i := range page {
-		if err := r.write(&page[i]); err != nil {
+// format makes a page of results.
+func (r *report) format(rows []queries.BatchItemsListResultsRow) (*reportPage, error) {
+	page, _ := r.pages.Get().(*reportPage)
+	for i := range rows {
+		it, err := newItemResult(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := page.write(it); err != nil {
+			return nil, fmt.Errorf("write execution %s: %w", it.executionID, err)
+		}
+	}
+	return page, page.flush()
+}
+
+// write puts a page at the end of the files.
+func (r *report) write(page *reportPage) error {
+	for position := range page.texts {
+		f := r.files[position]
+		if _, err := page.texts[position].WriteTo(f.writer); err != nil {
 			return err
 		}
+		f.rows += page.rows[position]
 	}
+	page.reset()
+	r.pages.Put(page)
 	return nil
-}
-
-func (r *report) write(row *queries.BatchItemsListResultsRow) error {
-	it := itemResult{
-		itemIndex: row.ItemIndex, rowNumber: row.RowNumber, fileName: row.SourceFileName, executionID: row.ID,
-		status: row.Status, statusCode: row.StatusCode, inputJSON: row.Input, resultJSON: row.Result,
-	}
-	if err := it.decode(); err != nil {
-		return err
-	}
-	if err := r.results.write(&it); err != nil {
-		return err
-	}
-	r.files[resultsCSVFile].rows++
-	if err := r.lines.write(&it); err != nil {
-		return err
-	}
-	r.files[resultsJSONLFile].rows++
-	if row.Status == string(engine.StatusCompleted) {
-		return nil
-	}
-	r.files[failedCSVFile].rows++
-	return r.failed.write(&it)
-}
-
-func (r *report) flush() error {
-	if err := r.results.flush(); err != nil {
-		return err
-	}
-	return r.failed.flush()
 }
 
 // manifest says what the package holds.

@@ -72,8 +72,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 }
 
 // record reads the sources, checks what was read before and writes what was
-// checked before that, all at the same time. To read or to check a portion is a
-// turn.
+// checked before that, all at the same time. To check a portion is a turn.
 func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow, plan *workflow.Plan, sources []openSource) error {
 	chunks := make(chan *queries.BatchItemsInsertParams)
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,12 +87,11 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 				return ctx.Err()
 			}
 		}
-		turn := func(ctx context.Context) (leave func(), err error) { return s.turns.take(ctx, tenantID, batchID) }
-		err := inOrder(ctx, func(ctx context.Context, yield func(portion) error) error {
-			p := &portioner{turn: func() (func(), error) { return turn(ctx) }, next: row.ItemsRead, yield: yield}
+		err := inOrder(ctx, func(yield func(portion) error) error {
+			p := &portioner{next: row.ItemsRead, yield: yield}
 			return p.readAll(sources)
 		}, func(ctx context.Context, p portion) (checkedPortion, error) {
-			leave, err := turn(ctx)
+			leave, err := s.turns.take(ctx, tenantID, batchID)
 			if err != nil {
 				return checkedPortion{}, err
 			}

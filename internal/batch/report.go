@@ -1,15 +1,19 @@
 package batch
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/csv"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/google/uuid"
-
+	"tranche/internal/engine"
 	"tranche/internal/exactjson"
+	"tranche/queries"
 )
 
 // Names of the files of an output package (decisions 6.7).
@@ -25,34 +29,40 @@ type itemResult struct {
 	itemIndex   int32
 	rowNumber   *int32
 	fileName    *string // of the source
-	executionID uuid.UUID
+	executionID string
 	status      string
 	statusCode  *int32
-	// inputJSON and resultJSON are objects as they are stored; input, output
-	// and errorMessage are read from them.
-	inputJSON, resultJSON []byte
-	input, output         map[string]any
+	// input and result are objects of JSON as they are stored; output and
+	// errorMessage are of the result.
+	input, result, output string
 	errorMessage          string
 }
 
-// decode reads the JSON of an item.
-func (r *itemResult) decode() error {
-	input, err := exactjson.Decode(r.inputJSON)
+// newItemResult reads what the database tells of an item.
+func newItemResult(row *queries.BatchItemsListResultsRow) (*itemResult, error) {
+	r := &itemResult{
+		itemIndex: row.ItemIndex, rowNumber: row.RowNumber, fileName: row.SourceFileName, executionID: row.ID.String(),
+		status: row.Status, statusCode: row.StatusCode, input: string(row.Input), result: string(row.Result), output: "{}",
+	}
+	walk, members := jsonWalk{text: r.result}, 0
+	err := walk.members(func(name string) (err error) {
+		members++
+		value := walk.value()
+		switch {
+		case name == "output" && strings.HasPrefix(value, "{"):
+			r.output = value
+		case name == "errorMessage" && strings.HasPrefix(value, `"`):
+			r.errorMessage, err = unquote(value)
+		}
+		return err
+	})
+	if err == nil && members == 0 {
+		err = errNotJSON
+	}
 	if err != nil {
-		return fmt.Errorf("input of execution %s: %w", r.executionID, err)
+		return nil, fmt.Errorf("result of execution %s: %w", r.executionID, err)
 	}
-	result, err := exactjson.Decode(r.resultJSON)
-	if err != nil {
-		return fmt.Errorf("result of execution %s: %w", r.executionID, err)
-	}
-	members, isObject := result.(map[string]any)
-	if !isObject || len(members) == 0 {
-		return fmt.Errorf("the result of execution %s is not an object", r.executionID)
-	}
-	r.input, _ = input.(map[string]any)
-	r.output, _ = members["output"].(map[string]any)
-	r.errorMessage, _ = members["errorMessage"].(string)
-	return nil
+	return r, nil
 }
 
 // resultsTable writes results.csv: every item, its input and output flattened.
@@ -68,25 +78,29 @@ var (
 	resultsTail = []string{"errorMessage"}                                                                    //nolint:gochecknoglobals // constant
 )
 
-// newResultsTable writes the header.
-func newResultsTable(w io.Writer, inputs, outputs []string) (*resultsTable, error) {
-	t := &resultsTable{w: csv.NewWriter(w), inputs: newColumnSet(inputs...), outputs: newColumnSet(outputs...)}
-	t.cells = append(t.cells, resultsHead...)
+func newResultsTable(w io.Writer, inputs, outputs []string) *resultsTable {
+	return &resultsTable{
+		w: csv.NewWriter(w), inputs: newColumnSet(inputs...), outputs: newColumnSet(outputs...),
+		cells: make([]string, len(resultsHead)+len(inputs)+len(outputs)+len(resultsTail)),
+	}
+}
+
+func (t *resultsTable) writeHeader() error {
+	header := slices.Clone(resultsHead)
 	for _, name := range t.inputs.names {
-		t.cells = append(t.cells, "input."+name)
+		header = append(header, "input."+name)
 	}
 	for _, name := range t.outputs.names {
-		t.cells = append(t.cells, "output."+name)
+		header = append(header, "output."+name)
 	}
-	t.cells = append(t.cells, resultsTail...)
-	return t, t.w.Write(t.cells)
+	return t.w.Write(append(header, resultsTail...))
 }
 
 func (t *resultsTable) write(r *itemResult) error {
 	cells := t.cells
 	cells[0] = strconv.Itoa(int(r.itemIndex))
 	cells[1], cells[2] = optionalInt(r.rowNumber), escape(optionalText(r.fileName))
-	cells[3], cells[4], cells[5] = r.executionID.String(), r.status, optionalInt(r.statusCode)
+	cells[3], cells[4], cells[5] = r.executionID, r.status, optionalInt(r.statusCode)
 	cells = cells[len(resultsHead):]
 	if err := t.inputs.fill(cells, r.input); err != nil {
 		return err
@@ -112,14 +126,19 @@ type failedTable struct {
 	cells  []string
 }
 
-// newFailedTable writes the header.
-func newFailedTable(w io.Writer, inputs []string) (*failedTable, error) {
-	t := &failedTable{w: csv.NewWriter(w), inputs: newColumnSet(inputs...)}
+// Columns of failed.csv after the input's.
+var failedTail = []string{"_row", "_sourceFile", "_error"} //nolint:gochecknoglobals // constant
+
+func newFailedTable(w io.Writer, inputs []string) *failedTable {
+	return &failedTable{w: csv.NewWriter(w), inputs: newColumnSet(inputs...), cells: make([]string, len(inputs)+len(failedTail))}
+}
+
+func (t *failedTable) writeHeader() error {
+	var header []string
 	for _, name := range t.inputs.names {
-		t.cells = append(t.cells, escape(name))
+		header = append(header, escape(name))
 	}
-	t.cells = append(t.cells, "_row", "_sourceFile", "_error")
-	return t, t.w.Write(t.cells)
+	return t.w.Write(append(header, failedTail...))
 }
 
 func (t *failedTable) write(r *itemResult) error {
@@ -145,25 +164,75 @@ type resultsLines struct {
 }
 
 func (l *resultsLines) write(r *itemResult) error {
-	head := map[string]any{
-		"itemIndex": json.Number(strconv.Itoa(int(r.itemIndex))), "rowNumber": nil, "sourceFileName": nil,
-		"executionId": r.executionID.String(), "status": r.status,
-	}
-	if r.rowNumber != nil {
-		head["rowNumber"] = json.Number(strconv.Itoa(int(*r.rowNumber)))
-	}
-	if r.fileName != nil {
-		head["sourceFileName"] = *r.fileName
-	}
+	line := append(l.line[:0], `{"executionId":"`...)
+	line = append(line, r.executionID...)
+	line = append(line, `","itemIndex":`...)
+	line = strconv.AppendInt(line, int64(r.itemIndex), 10)
+	line = append(line, `,"rowNumber":`...)
+	line = append(line, cmp.Or(optionalInt(r.rowNumber), "null")...)
+	line = append(line, `,"sourceFileName":`...)
 	var err error
-	if l.line, err = exactjson.Append(l.line[:0], head); err != nil {
+	if r.fileName == nil {
+		line = append(line, "null"...)
+	} else if line, err = exactjson.Append(line, *r.fileName); err != nil {
 		return err
 	}
-	l.line = append(l.line[:len(l.line)-1], `,"input":`...)
-	l.line = append(append(l.line, r.inputJSON...), ',')
-	l.line = append(append(l.line, r.resultJSON[1:]...), '\n')
+	line = append(line, `,"status":"`...)
+	line = append(line, r.status...)
+	line = append(line, `","input":`...)
+	line = append(line, r.input...)
+	line = append(line, ',')
+	line = append(line, r.result[strings.IndexByte(r.result, '{')+1:]...)
+	l.line = append(line, '\n')
 	_, err = l.w.Write(l.line)
 	return err
+}
+
+// reportPage is the texts of some items for the files of a report.
+type reportPage struct {
+	texts   [manifestFile]bytes.Buffer // of each file but the manifest
+	rows    [manifestFile]int32
+	results *resultsTable
+	lines   *resultsLines
+	failed  *failedTable
+}
+
+func newReportPage(inputs, outputs []string) *reportPage {
+	p := &reportPage{}
+	p.results = newResultsTable(&p.texts[resultsCSVFile], inputs, outputs)
+	p.lines = &resultsLines{w: &p.texts[resultsJSONLFile]}
+	p.failed = newFailedTable(&p.texts[failedCSVFile], inputs)
+	return p
+}
+
+func (p *reportPage) writeHeaders() error {
+	return errors.Join(p.results.writeHeader(), p.failed.writeHeader(), p.flush())
+}
+
+func (p *reportPage) write(r *itemResult) error {
+	if err := p.results.write(r); err != nil {
+		return err
+	}
+	p.rows[resultsCSVFile]++
+	if err := p.lines.write(r); err != nil {
+		return err
+	}
+	p.rows[resultsJSONLFile]++
+	if r.status == string(engine.StatusCompleted) {
+		return nil
+	}
+	p.rows[failedCSVFile]++
+	return p.failed.write(r)
+}
+
+func (p *reportPage) flush() error { return errors.Join(p.results.flush(), p.failed.flush()) }
+
+// reset empties the page for other items.
+func (p *reportPage) reset() {
+	for i := range p.texts {
+		p.texts[i].Reset()
+	}
+	clear(p.rows[:])
 }
 
 func optionalInt(n *int32) string {

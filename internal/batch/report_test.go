@@ -12,6 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"tranche/internal/exactjson"
+	"tranche/queries"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -27,25 +30,25 @@ func golden(t *testing.T, name string, got []byte) {
 	require.Empty(t, cmp.Diff(string(want), string(got)))
 }
 
-func someResults() []itemResult {
+func someResults() []queries.BatchItemsListResultsRow {
 	file := "=loans.csv"
 	row := func(n int32) *int32 { return &n }
-	return []itemResult{
+	return []queries.BatchItemsListResultsRow{
 		{
-			itemIndex: 0, rowNumber: row(2), fileName: &file, executionID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"),
-			status: "completed", statusCode: row(200),
-			inputJSON:  []byte(`{"name":"Zoë, \"Z\"","amount":1000.10,"address":{"zip":"01234"},"tags":[1.10,"x"]}`),
-			resultJSON: []byte(`{"isSuccess":true,"statusCode":200,"output":{"decision":"=approve","rate":-0.0450,"terms":{"months":36},"none":null,"empty":{}},"customOutput":null,"notes":[],"notices":[],"errorMessage":null}`),
+			ItemIndex: 0, RowNumber: row(2), SourceFileName: &file, ID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"),
+			Status: "completed", StatusCode: row(200),
+			Input:  []byte(`{"name":"Zoë, \"Z\"","amount":1000.10,"address":{"zip":"01234"},"tags":[1.10,"x"]}`),
+			Result: []byte(`{"isSuccess":true,"statusCode":200,"output":{"decision":"=approve","rate":-0.0450,"terms":{"months":36},"none":null,"empty":{}},"customOutput":null,"notes":[],"notices":[],"errorMessage":null}`),
 		},
 		{
-			itemIndex: 1, rowNumber: row(3), fileName: &file, executionID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"),
-			status: "failed", statusCode: row(422),
-			inputJSON:  []byte(`{"name":"'=x","amount":"-abc","months":-5,"owner":true}`),
-			resultJSON: []byte(`{"isSuccess":false,"statusCode":422,"output":{},"customOutput":null,"notes":[],"notices":[],"errorMessage":"=loans.csv, row 3: amount: is not a number"}`),
+			ItemIndex: 1, RowNumber: row(3), SourceFileName: &file, ID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"),
+			Status: "failed", StatusCode: row(422),
+			Input:  []byte(`{"name":"'=x","amount":"-abc","months":-5,"owner":true}`),
+			Result: []byte(`{"isSuccess":false,"statusCode":422,"output":{},"customOutput":null,"notes":[],"notices":[],"errorMessage":"=loans.csv, row 3: amount: is not a number"}`),
 		},
 		{
-			itemIndex: 2, executionID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"), status: "failed", statusCode: row(500),
-			inputJSON: []byte(`{}`), resultJSON: []byte(`{"isSuccess":false,"statusCode":500,"output":{},"errorMessage":"\t@"}`),
+			ItemIndex: 2, ID: uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"), Status: "failed", StatusCode: row(500),
+			Input: []byte(`{}`), Result: []byte(`{"isSuccess":false,"statusCode":500,"output":{},"errorMessage":"\t@"}`),
 		},
 	}
 }
@@ -54,25 +57,19 @@ func TestReportsAreAsExpected(t *testing.T) {
 	t.Parallel()
 	inputs := []string{"name", "amount", "months", "address.zip", "tags", "owner"}
 	outputs := []string{"decision", "rate", "terms.months", "none", "empty"}
-	var table, failed, lines bytes.Buffer
-	results, err := newResultsTable(&table, inputs, outputs)
-	require.NoError(t, err)
-	failures, err := newFailedTable(&failed, inputs)
-	require.NoError(t, err)
-	jsonl := resultsLines{w: &lines}
-	for _, r := range someResults() {
-		require.NoError(t, r.decode())
-		require.NoError(t, results.write(&r))
-		require.NoError(t, jsonl.write(&r))
-		if r.status != "completed" {
-			require.NoError(t, failures.write(&r))
-		}
+	page := newReportPage(inputs, outputs)
+	require.NoError(t, page.writeHeaders())
+	rows := someResults()
+	for i := range rows {
+		it, err := newItemResult(&rows[i])
+		require.NoError(t, err)
+		require.NoError(t, page.write(it))
 	}
-	require.NoError(t, results.flush())
-	require.NoError(t, failures.flush())
-	golden(t, "results.csv", table.Bytes())
-	golden(t, "failed.csv", failed.Bytes())
-	golden(t, "results.jsonl", lines.Bytes())
+	require.NoError(t, page.flush())
+	require.Equal(t, [...]int32{3, 3, 2}, page.rows)
+	for position, name := range []string{"results.csv", "results.jsonl", "failed.csv"} {
+		golden(t, name, page.texts[position].Bytes())
+	}
 }
 
 func TestColumnsAreTheUnionInOrder(t *testing.T) {
@@ -103,11 +100,13 @@ func TestFailedTableReadsBack(t *testing.T) {
 			columns.addLeaves(input)
 		}
 		var file bytes.Buffer
-		w, err := newFailedTable(&file, columns.names)
-		require.NoError(t, err)
+		w := newFailedTable(&file, columns.names)
+		require.NoError(t, w.writeHeader())
 		for i, input := range inputs {
 			row, name := int32(i+2), "a.csv"
-			require.NoError(t, w.write(&itemResult{input: input, rowNumber: &row, fileName: &name, errorMessage: "-"}))
+			text, err := exactjson.Encode(input)
+			require.NoError(t, err)
+			require.NoError(t, w.write(&itemResult{input: string(text), rowNumber: &row, fileName: &name, errorMessage: "-"}))
 		}
 		require.NoError(t, w.flush())
 		items, err := readAll("failed.csv", &file)

@@ -1,0 +1,59 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/queries"
+)
+
+// BenchmarkReadItems is what reading a row of a table costs beside checking it.
+func BenchmarkReadItems(b *testing.B) {
+	var file strings.Builder
+	file.WriteString("name,amount,months,owner,grade,note,address.zip,address.floor\n")
+	for i := range b.N {
+		fmt.Fprintf(&file, "Maria Santos %d,%d.10,36,true,A,home improvement,0%d,2\n", i, i, 1000+i%9000)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	r, err := openItems("loans.csv", strings.NewReader(file.String()), loanSchema)
+	require.NoError(b, err)
+	for range b.N {
+		_, err := r.next()
+		require.NoError(b, err)
+	}
+	_, err = r.next()
+	require.True(b, errors.Is(err, io.EOF))
+}
+
+// BenchmarkReport is what an item costs that is written to the files of a package.
+func BenchmarkReport(b *testing.B) {
+	status, row, name := int32(200), int32(2), "loans.csv"
+	item := queries.BatchItemsListResultsRow{
+		ID: uuid.New(), Status: "completed", StatusCode: &status, RowNumber: &row, SourceFileName: &name,
+		Input:  []byte(`{"address":{"city":"Springfield","street":"12 Long Avenue","zip":"01234"},"amount":1000.00,"borrowerId":"B-0000001","debt":12.10,"email":"maria.santos@example.com","firstName":"Maria","income":2000.10,"lastName":"Santos","months":36,"purpose":"home improvement","score":612}`),
+		Result: []byte(`{"isSuccess":true,"statusCode":200,"output":{"decision":"approve","limit":5000,"rate":0.0450,"ratios":{"debt":0.0061,"disposable":1988.00}},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`),
+	}
+	columns := func(text []byte) []string {
+		s := newColumnSet()
+		s.addLeaves(decodeObject(string(text)))
+		return s.names
+	}
+	page := newReportPage(columns(item.Input), []string{"decision", "limit", "rate", "ratios.debt", "ratios.disposable"})
+	b.ReportAllocs()
+	for range b.N {
+		it, err := newItemResult(&item)
+		require.NoError(b, err)
+		require.NoError(b, page.write(it))
+		if page.texts[resultsJSONLFile].Len() > 1<<20 {
+			require.NoError(b, page.flush())
+			page.reset()
+		}
+	}
+}

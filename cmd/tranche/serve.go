@@ -134,7 +134,8 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	return service.New(ctx, service.Config{
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns, RetentionMonths: c.RetentionMonths,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
-		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies, Clock: time.Now, Log: log,
+		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies,
+		Processors: processors(), Clock: time.Now, Log: log,
 	})
 }
 

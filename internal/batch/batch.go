@@ -12,6 +12,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,9 @@ type Config struct {
 	Catalog    *catalog.Catalog
 	Executions *execution.Service
 	Store      *storage.Store
+	// Processors is on how many processors items may be computed at a time; 0 is
+	// on all that Go uses.
+	Processors int
 	Clock      func() time.Time
 	Log        *slog.Logger
 }
@@ -84,7 +88,7 @@ type Service struct {
 
 // New returns a service.
 func New(c Config) *Service {
-	s := &Service{Config: c, q: queries.New(), turns: newTurns(runtime.GOMAXPROCS(0)), calling: newTurns(callingMax)}
+	s := &Service{Config: c, q: queries.New(), turns: newTurns(cmp.Or(c.Processors, runtime.GOMAXPROCS(0))), calling: newTurns(callingMax)}
 	s.loads, s.beginnings = newGatherer(s.load), newGatherer(s.beginItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s

@@ -108,7 +108,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	})
 	batches := batch.New(batch.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Store: store,
-		Clock: s.config.Clock, Log: s.config.Log,
+		Processors: s.config.Processors, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	schedules := schedule.New(schedule.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Batches: batches,

@@ -73,6 +73,10 @@ type Config struct {
 	// Senders are the ways by which one-time passwords go out.
 	Senders message.Senders
 
+	// Processors is on how many processors batches may compute at a time; 0 is on
+	// all that Go uses.
+	Processors int
+
 	Clock func() time.Time
 	Log   *slog.Logger
 }

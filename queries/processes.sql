@@ -31,13 +31,13 @@ WHERE id IN (
 -- name: SysProcessDelete :exec
 DELETE FROM processes WHERE id = @id;
 
--- name: SysProcessDeleteDead :exec
--- Rows are kept for an hour for whoever looks.
-DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour';
-
 -- name: SysJobsOfDeadProcesses :execrows
 -- Gives back the running jobs whose process has not been heard of for the given
--- number of seconds.
+-- number of seconds. The rows of dead processes are kept for an hour for whoever
+-- looks.
+WITH forgotten AS (
+    DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
+)
 UPDATE river.river_job SET state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j

@@ -31,6 +31,9 @@ func (q *Queries) SysJobRelease(ctx context.Context, db DBTX, id int64) error {
 }
 
 const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :execrows
+WITH forgotten AS (
+    DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
+)
 UPDATE river.river_job SET state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
@@ -45,7 +48,8 @@ WHERE id IN (
 `
 
 // Gives back the running jobs whose process has not been heard of for the given
-// number of seconds.
+// number of seconds. The rows of dead processes are kept for an hour for whoever
+// looks.
 func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, deadAfterSeconds float64) (int64, error) {
 	result, err := db.Exec(ctx, sysJobsOfDeadProcesses, deadAfterSeconds)
 	if err != nil {
@@ -112,16 +116,6 @@ DELETE FROM processes WHERE id = $1
 
 func (q *Queries) SysProcessDelete(ctx context.Context, db DBTX, id uuid.UUID) error {
 	_, err := db.Exec(ctx, sysProcessDelete, id)
-	return err
-}
-
-const sysProcessDeleteDead = `-- name: SysProcessDeleteDead :exec
-DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
-`
-
-// Rows are kept for an hour for whoever looks.
-func (q *Queries) SysProcessDeleteDead(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, sysProcessDeleteDead)
 	return err
 }
 

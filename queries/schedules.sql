@@ -33,9 +33,9 @@ FROM schedule_firings WHERE tenant_id = @tenant_id AND workflow_id = @workflow_i
 ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
--- name: SysScheduleIsDue :one
--- Whether there may be something to claim.
-SELECT EXISTS (SELECT FROM schedules WHERE next_run_at <= @now::timestamptz);
+-- name: SysScheduleNext :one
+-- When the first of all schedules is due. No row: there is none.
+SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1;
 
 -- name: SysScheduleClaim :many
 -- Holds schedules that are due, those that nobody else holds; a tenant that is

@@ -427,18 +427,6 @@ func (q *Queries) SysScheduleFiringPrune(ctx context.Context, db DBTX, arg SysSc
 	return err
 }
 
-const sysScheduleIsDue = `-- name: SysScheduleIsDue :one
-SELECT EXISTS (SELECT FROM schedules WHERE next_run_at <= $1::timestamptz)
-`
-
-// Whether there may be something to claim.
-func (q *Queries) SysScheduleIsDue(ctx context.Context, db DBTX, now time.Time) (bool, error) {
-	row := db.QueryRow(ctx, sysScheduleIsDue, now)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const sysScheduleListRunning = `-- name: SysScheduleListRunning :many
 WITH claimed AS (
     SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workflow_id,
@@ -481,4 +469,16 @@ func (q *Queries) SysScheduleListRunning(ctx context.Context, db DBTX, arg SysSc
 		return nil, err
 	}
 	return items, nil
+}
+
+const sysScheduleNext = `-- name: SysScheduleNext :one
+SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
+`
+
+// When the first of all schedules is due. No row: there is none.
+func (q *Queries) SysScheduleNext(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, sysScheduleNext)
+	var next_run_at time.Time
+	err := row.Scan(&next_run_at)
+	return next_run_at, err
 }

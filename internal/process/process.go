@@ -157,8 +157,5 @@ func (p *Process) takeBack(ctx context.Context, isSteady bool) error {
 	if n > 0 {
 		p.log.WarnContext(ctx, "took back the jobs of dead processes", "jobs", n)
 	}
-	if err != nil || !isSteady {
-		return err
-	}
-	return q.SysProcessDeleteDead(ctx, p.pool)
+	return err
 }

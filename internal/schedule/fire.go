@@ -43,12 +43,16 @@ type firing struct {
 // under the time that was announced, and goes on with the first time from now
 // on (decisions 7.3).
 func (s *Service) Fire(ctx context.Context) (held int, err error) {
-	now, err := s.Clock(ctx, s.Pool)
+	// Most looks find nothing: they ask for no time, or need no transaction.
+	next, err := s.q.SysScheduleNext(ctx, s.Pool)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, postgres.Translate(err)
 	}
-	// Most looks find nothing: they need no transaction.
-	if isDue, err := s.q.SysScheduleIsDue(ctx, s.Pool, now); err != nil || !isDue {
+	now, err := s.Clock(ctx, s.Pool)
+	if err != nil || next.After(now) {
 		return 0, postgres.Translate(err)
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -118,6 +118,7 @@ func (b *bench) round() []step {
 		{"synchronous with a call, 1 connection", b.measureCallAlone},
 		{"asynchronous, 1 connection", b.measureAsyncAlone},
 		{"insert, 32 clients", b.measureInsertMany},
+		{"insert, by pgbench", b.measurePgbench},
 		{"synchronous, 32 connections", b.measureSyncMany},
 		{"row and job, 32 clients", b.measureJobMany},
 		{"synchronous with a call, 32 connections", b.measureCallMany},

@@ -11,12 +11,14 @@ type measure string
 // What is measured, in the order of the report: the limits of disk and
 // database, and then the service.
 const (
-	diskRate    measure = "disk: fdatasync of 8 kB [/s]"
-	insertAlone measure = "database: insert of 1 kB of jsonb, 1 client, p50 [ms]"
-	insertMany  measure = "database: insert of 1 kB of jsonb, 32 clients [/s]"
-	jobMany     measure = "database: insert row and job, update row and delete job, 32 clients [/s]"
-	copyRate    measure = "database: COPY of 300-byte rows [/s]"
-	drainRate   measure = "River: drain of jobs that do nothing [/s]"
+	diskRate     measure = "disk: fdatasync of 8 kB [/s]"
+	insertAlone  measure = "database: insert of 1 kB of jsonb, 1 client, p50 [ms]"
+	insertMany   measure = "database: insert of 1 kB of jsonb, 32 clients [/s]"
+	pgbenchAlone measure = "pgbench: insert of 1 kB of jsonb, 1 client, mean [ms]"
+	pgbenchMany  measure = "pgbench: insert of 1 kB of jsonb, 32 clients [/s]"
+	jobMany      measure = "database: insert row and job, update row and delete job, 32 clients [/s]"
+	copyRate     measure = "database: COPY of 300-byte rows [/s]"
+	drainRate    measure = "River: drain of jobs that do nothing [/s]"
 
 	syncAlone   measure = "synchronous, no effects, 1 connection, p50 [ms]"
 	syncAlone99 measure = "synchronous, no effects, 1 connection, p99 [ms]"

@@ -42,17 +42,24 @@ type queued[T, R any] struct {
 	done   chan struct{}
 }
 
-// do returns once the item is committed or refused. If ctx ends before, it is
-// written all the same.
+// do returns once the item is committed or refused. Whoever finds nobody
+// writing writes, which is a switch of goroutines less than to have it done;
+// what others have queued by then is written beside it. If ctx of one who waits
+// ends before, the item is written all the same.
 func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
 	q := &queued[T, R]{item: item, done: make(chan struct{})}
 	g.mu.Lock()
 	g.queue = append(g.queue, q)
-	begin := !g.writing
+	writes := !g.writing
 	g.writing = true
 	g.mu.Unlock()
-	if begin {
-		go g.writeAll(context.WithoutCancel(ctx))
+	if writes {
+		ctx := context.WithoutCancel(ctx)
+		g.writeNext(ctx)
+		if g.goesOn() {
+			go g.writeAll(ctx)
+		}
+		return q.result, q.err
 	}
 	select {
 	case <-q.done:
@@ -66,18 +73,31 @@ func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
 // writeAll writes until nothing is queued.
 func (g *group[T, R]) writeAll(ctx context.Context) {
 	for {
-		items := g.take()
-		if items == nil {
+		g.writeNext(ctx)
+		if !g.goesOn() {
 			return
-		}
-		g.writeTogether(ctx, items)
-		for _, q := range items {
-			close(q.done)
 		}
 	}
 }
 
-// take returns what is written next; nil leaves the writing to the next caller.
+// writeNext writes what is queued first.
+func (g *group[T, R]) writeNext(ctx context.Context) {
+	items := g.take()
+	g.writeTogether(ctx, items)
+	for _, q := range items {
+		close(q.done)
+	}
+}
+
+// goesOn reports whether more is queued; if not, the next caller writes.
+func (g *group[T, R]) goesOn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writing = len(g.queue) > 0
+	return g.writing
+}
+
+// take removes the items that are written next from the queue.
 func (g *group[T, R]) take() []*queued[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,12 +111,10 @@ func (g *group[T, R]) take() []*queued[T, R] {
 		}
 		n++
 	}
-	if n == 0 {
-		g.queue, g.writing = nil, false
-		return nil
-	}
 	items := g.queue[:n:n]
-	g.queue = g.queue[n:]
+	if g.queue = g.queue[n:]; len(g.queue) == 0 {
+		g.queue = nil // lets go of what is written
+	}
 	return items
 }
 

@@ -114,22 +114,27 @@ func TestGroupAllFailWithTheDatabase(t *testing.T) {
 	require.Len(t, w.writes, 2, "not tried one by one")
 }
 
-// Whoever goes away leaves the item behind: it is written.
+// Whoever waits and goes away leaves the item behind: it is written.
 func TestGroupWritesForThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	w := &writer{refuse: -1, begun: make(chan struct{}), goOn: make(chan struct{})}
-	g := &group[int, int]{write: w.write, bytes: func(int) int { return 1 }}
-	ctx, leave := context.WithCancel(t.Context())
-	left := make(chan error, 1)
+	g := &group[int, int]{write: w.write}
+	first := make(chan error, 1)
 	go func() {
-		_, err := g.do(ctx, 1)
-		left <- err
+		_, err := g.do(t.Context(), 1)
+		first <- err
 	}()
 	<-w.begun
+	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	require.ErrorIs(t, <-left, context.Canceled)
+	_, err := g.do(ctx, 2)
+	require.ErrorIs(t, err, context.Canceled)
 	close(w.goOn)
-	_, err := g.do(t.Context(), 2)
-	require.NoError(t, err)
+	require.NoError(t, <-first)
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.writes) == 2
+	}, 10*time.Second, time.Millisecond)
 	require.Equal(t, [][]int{{1}, {2}}, w.writes)
 }

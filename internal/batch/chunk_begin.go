@@ -108,7 +108,9 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 			holding = execution.HeldElsewhere
 			continue
 		}
-		if !r.start(ctx, func() (execution.Holding, error) { return r.runEffects(ctx, r.TenantID, r.BatchID, item.ID, r.plan) }) {
+		if !r.start(ctx, func(func()) (execution.Holding, error) {
+			return r.runEffects(ctx, r.TenantID, r.BatchID, item.ID, r.plan)
+		}) {
 			break
 		}
 	}
@@ -130,16 +132,16 @@ func (r *chunkRun) begin(ctx context.Context, look *queries.BatchChunkLookRow) (
 	}
 	r.token, r.chunk = token, chunk
 	for i := range chunk.ItemIndexes {
-		if !r.start(ctx, func() (execution.Holding, error) { return r.runNew(ctx, i) }) {
+		if !r.start(ctx, func(leave func()) (execution.Holding, error) { return r.runNew(ctx, i, leave) }) {
 			break
 		}
 	}
 	return nil
 }
 
-// start runs an item beside the others as soon as there is a place for it; false
-// if no more are to be started.
-func (r *chunkRun) start(ctx context.Context, run func() (execution.Holding, error)) bool {
+// start runs an item beside the others as soon as there is a place for it, which
+// it may leave before its end is written; false if no more are to be started.
+func (r *chunkRun) start(ctx context.Context, run func(leave func()) (execution.Holding, error)) bool {
 	leave, err := r.calling.take(ctx, r.TenantID, r.BatchID)
 	if err != nil {
 		r.note(execution.Held, err)
@@ -156,13 +158,13 @@ func (r *chunkRun) start(ctx context.Context, run func() (execution.Holding, err
 	}
 	r.running.Go(func() {
 		defer leave()
-		r.note(run())
+		r.note(run(leave))
 	})
 	return true
 }
 
 // runNew runs an item of the chunk that has not begun.
-func (r *chunkRun) runNew(ctx context.Context, i int) (execution.Holding, error) {
+func (r *chunkRun) runNew(ctx context.Context, i int, leave func()) (execution.Holding, error) {
 	input, err := exactjson.Decode([]byte(r.chunk.Inputs[i]))
 	if err != nil {
 		return execution.Held, fmt.Errorf("read item %d of batch %s: %w", r.chunk.ItemIndexes[i], r.BatchID, err)
@@ -178,6 +180,7 @@ func (r *chunkRun) runNew(ctx context.Context, i int) (execution.Holding, error)
 	}
 	begins := &beginning{chunkRun: r, at: i, borrowerID: borrowerOf(object)}
 	holding, err := r.drive(ctx, r.TenantID, r.BatchID, r.plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
+		defer leave()
 		return r.Executions.RunItem(ctx, item, begins.store)
 	})
 	if !begins.done {

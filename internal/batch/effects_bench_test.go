@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 )
@@ -37,8 +35,5 @@ func BenchmarkBatchWithEffects(b *testing.B) {
 	}
 	name := upload(b, c, "loans.csv", file.String())
 	b.ResetTimer()
-	r := follow(b, c, start(b, c, "bureau", map[string]any{"attachmentFileNames": []string{name}}))
-	b.StopTimer()
-	require.Equal(b, b.N, r.State.Summary.Completed)
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+	timeStages(b, c, start(b, c, "bureau", map[string]any{"attachmentFileNames": []string{name}}))
 }

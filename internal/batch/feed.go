@@ -23,7 +23,7 @@ const (
 	// rangeItems is how many recorded items without effects one job runs.
 	rangeItems      = chunkItemsMax
 	windowOfRanges  = 8 * rangeItems
-	windowOfEffects = 4 * chunkItemsOfEffects // of those recorded, one a job
+	windowOfEffects = 8 * chunkItemsOfEffects // of those recorded, one a job
 )
 
 // progress is how far the processing of a batch is.

@@ -191,7 +191,7 @@ func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.
 		return execution.Held, err
 	}
 	state.Attempt = attempt
-	text, err := json.Marshal(state)
+	text, err := state.JSON()
 	if err != nil {
 		return execution.Held, fmt.Errorf("write the state of execution %s: %w", f.ID, err)
 	}

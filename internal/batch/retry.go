@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -252,7 +251,7 @@ func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.
 			completed++
 		}
 	}
-	encoded, err := json.Marshal(state)
+	encoded, err := state.JSON()
 	if err != nil {
 		return "", 0, fmt.Errorf("write the state of execution %s: %w", it.ID, err)
 	}

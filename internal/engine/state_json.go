@@ -24,6 +24,10 @@ func (s *State) JSON() ([]byte, error) {
 type writer struct {
 	text []byte
 	err  error
+	// last is the time that was written last, and where: tasks that wait for
+	// nothing begin and end in the same millisecond.
+	last             time.Time
+	lastFrom, lastTo int
 }
 
 func (w *writer) name(name string) {
@@ -76,12 +80,18 @@ func (w *writer) time(name string, value time.Time) {
 		return
 	}
 	w.name(name)
+	if value == w.last {
+		w.text = append(w.text, w.text[w.lastFrom:w.lastTo]...)
+		return
+	}
+	w.lastFrom = len(w.text)
 	w.text = append(w.text, '"')
 	text, err := value.AppendText(w.text)
 	if w.err == nil {
 		w.err = err
 	}
 	w.text = append(text, '"')
+	w.last, w.lastTo = value, len(w.text)
 }
 
 // value leaves out null.

@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -67,7 +66,7 @@ func (r *run) checkpoint(ctx context.Context, state *engine.State) error {
 }
 
 func (r *run) checkpointParams(state *engine.State) (queries.ExecutionCheckpointParams, error) {
-	text, err := json.Marshal(state)
+	text, err := state.JSON()
 	if err != nil {
 		return queries.ExecutionCheckpointParams{}, fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
@@ -116,7 +115,7 @@ func (r *run) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if row.State, err = json.Marshal(r.engine.State); err != nil {
+	if row.State, err = r.engine.State.JSON(); err != nil {
 		return fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
 	row.LeaseToken, row.LeaseProcessID = r.token, r.service.ProcessID

@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -78,7 +77,7 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 // resume stores the state that another attempt begins with, and its job. Who
 // asks again under an earlier request's key is still told the earlier result.
 func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State) error {
-	text, err := json.Marshal(state)
+	text, err := state.JSON()
 	if err != nil {
 		return fmt.Errorf("write the state of execution %s: %w", r.ID, err)
 	}

@@ -72,12 +72,13 @@ func newRun(env *Env) *run {
 const argsKept = 64
 
 func (r *run) done() {
-	args := r.args[:0]
 	clear(r.args) // after an error
-	if cap(args) > argsKept {
-		args = nil
+	if r.args = r.args[:0]; cap(r.args) > argsKept {
+		r.args = nil
 	}
-	*r = run{args: args}
+	clear(r.few[:])
+	clear(r.numbers[:r.count])
+	r.env, r.vars, r.literals, r.made, r.call, r.count = nil, nil, nil, nil, call{}, 0
 	runs.Put(r)
 }
 

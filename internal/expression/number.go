@@ -57,7 +57,8 @@ func parseNumber(text string) (*number, bool) {
 // parse makes n, which is new, the number that JSON writes so.
 func (n *number) parse(text string) bool {
 	n.text = text
-	if parseShort(&n.dec, text) {
+	if coefficient, places, ok := Short(text); ok {
+		n.dec.SetFinite(coefficient, int32(-places))
 		return true
 	}
 	if text == "" || strings.Trim(text, "+-.0123456789eE") != "" || !exactjson.NumberFits(text) {
@@ -70,14 +71,14 @@ func (n *number) parse(text string) bool {
 // shortMax is the length up to which digits and a point fit an int64.
 const shortMax = 18
 
-// parseShort reads what numbers nearly always look like: -123.45.
-func parseShort(d *apd.Decimal, text string) bool {
+// Short reads what numbers nearly always look like, -123.45, as coefficient ×
+// 10^-places. Both are below 10^18 and 19; any other number is not ok.
+func Short(text string) (coefficient int64, places int, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if digits == "" || len(digits) > shortMax || digits[0] == '.' {
-		return false
+		return 0, 0, false
 	}
-	var coefficient int64
-	places, point := 0, false
+	point := false
 	for i := range len(digits) {
 		switch c := digits[i]; {
 		case c >= '0' && c <= '9':
@@ -88,12 +89,13 @@ func parseShort(d *apd.Decimal, text string) bool {
 		case c == '.' && !point:
 			point = true
 		default:
-			return false
+			return 0, 0, false
 		}
 	}
-	d.SetFinite(coefficient, int32(-places))
-	d.Negative = negative && coefficient != 0
-	return true
+	if negative {
+		coefficient = -coefficient
+	}
+	return coefficient, places, true
 }
 
 // toNumber returns the number that v is.

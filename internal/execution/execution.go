@@ -36,6 +36,9 @@ type Config struct {
 	Runner  *engine.Runner
 	// Callbacks makes the addresses that answer waits; nil gives none.
 	Callbacks *Callbacks
+	// Gather is how long the reads and ends of many executions wait for each
+	// other: for those that nobody waits for. One that is alone waits for none.
+	Gather time.Duration
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
@@ -65,6 +68,7 @@ func New(c Config) *Service {
 	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
 		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
 	}
+	s.reads.gather, s.finishes.gather = c.Gather, c.Gather
 	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
 		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
 	}

@@ -20,14 +20,18 @@ const (
 )
 
 // group lets concurrent callers share commits: one writer takes whatever is
-// queued, without waiting for more, and writes it in one statement. Who is alone
-// is written at once; the more callers there are, the more share a commit. Reads
-// share statements in the same way.
+// queued, without waiting for more unless gather says so, and writes it in one
+// statement. Who is alone is written at once; the more callers there are, the
+// more share a commit. Reads share statements in the same way.
 type group[T, R any] struct {
 	// write writes all items or none and returns what came of each.
 	write func(ctx context.Context, items []T) ([]R, error)
 	// bytes is about what an item takes on its way; nil where that is little.
 	bytes func(T) int
+	// gather is how long is waited for more after a write that several shared.
+	gather time.Duration
+
+	shared bool // the last write was several's; only who writes looks
 
 	mu      sync.Mutex
 	queue   []*queued[T, R]
@@ -82,7 +86,11 @@ func (g *group[T, R]) writeAll(ctx context.Context) {
 
 // writeNext writes what is queued first.
 func (g *group[T, R]) writeNext(ctx context.Context) {
+	if g.shared && g.gather > 0 {
+		time.Sleep(g.gather)
+	}
 	items := g.take()
+	g.shared = len(items) > 1
 	g.writeTogether(ctx, items)
 	for _, q := range items {
 		close(q.done)

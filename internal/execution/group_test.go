@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -137,4 +138,38 @@ func TestGroupWritesForThoseWhoLeft(t *testing.T) {
 		return len(w.writes) == 2
 	}, 10*time.Second, time.Millisecond)
 	require.Equal(t, [][]int{{1}, {2}}, w.writes)
+}
+
+// After a write that several shared, more is waited for; one that is alone goes
+// at once.
+func TestGroupGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var writes []int
+		g := &group[int, int]{gather: time.Second, write: func(_ context.Context, items []int) ([]int, error) {
+			writes = append(writes, len(items))
+			time.Sleep(time.Millisecond) // others come meanwhile
+			return items, nil
+		}}
+		begin := time.Now()
+		var callers errgroup.Group
+		for range 4 {
+			callers.Go(func() error {
+				_, err := g.do(t.Context(), 1)
+				return err
+			})
+		}
+		require.NoError(t, callers.Wait())
+		require.Equal(t, []int{1, 3}, writes)
+		require.Equal(t, 2*time.Millisecond, time.Since(begin))
+		for range 2 {
+			callers.Go(func() error {
+				time.Sleep(time.Millisecond)
+				_, err := g.do(t.Context(), 1)
+				return err
+			})
+		}
+		require.NoError(t, callers.Wait())
+		require.Equal(t, []int{1, 3, 2}, writes)
+	})
 }

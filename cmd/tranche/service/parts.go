@@ -29,8 +29,13 @@ import (
 	"tranche/migrations"
 )
 
-// readyTimeMax bounds one check of /readyz.
-const readyTimeMax = 2 * time.Second
+const (
+	// readyTimeMax bounds one check of /readyz.
+	readyTimeMax = 2 * time.Second
+	// gatherTime has executions that jobs run, of which there are many, share more
+	// statements: what is accepted meanwhile needs the processors too.
+	gatherTime = 3 * time.Millisecond
+)
 
 // parts are those of the domain.
 type parts struct {
@@ -69,8 +74,8 @@ func (s *Service) assemble() error {
 			return findAuthorization(ctx, p.requests.consents, q)
 		},
 	}))
-	p.requests = s.newSide(s.pools.API, p.catalog, enqueue)
-	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue)
+	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, 0)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, gatherTime)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
@@ -98,12 +103,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client) *side {
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, gather time.Duration) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
-		Callbacks: s.callbacks(),
+		Callbacks: s.callbacks(), Gather: gather,
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{

@@ -102,8 +102,9 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 	if c.Workers != nil {
 		config.Workers, config.Middleware, config.FetchCooldown = c.Workers, c.Middleware, fetchCooldown
 		config.Queues = map[string]river.QueueConfig{
-			QueueExecution:   {MaxWorkers: 200, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollInterval},
-			QueueBatchItem:   {MaxWorkers: 500, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
+			QueueExecution: {MaxWorkers: 200, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollInterval},
+			// More than run: package batch says whose turn it is.
+			QueueBatchItem:   {MaxWorkers: 2000, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
 			QueueBatchStage:  {MaxWorkers: StageWorkers, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},

@@ -80,7 +80,7 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
 	turns *turns
-	// calling bounds how many items of chunks run that may wait for what they call.
+	// calling bounds how many items run that may wait for what they call.
 	calling  *turns
 	columns  knownColumns
 	circuits circuits
@@ -88,7 +88,10 @@ type Service struct {
 
 // New returns a service.
 func New(c Config) *Service {
-	s := &Service{Config: c, q: queries.New(), turns: newTurns(cmp.Or(c.Processors, runtime.GOMAXPROCS(0))), calling: newTurns(callingMax)}
+	s := &Service{
+		Config: c, q: queries.New(),
+		turns: newTurns(cmp.Or(c.Processors, runtime.GOMAXPROCS(0)), 0), calling: newTurns(callingMax, callingGreed),
+	}
 	s.loads, s.beginnings = newGatherer(s.load), newGatherer(s.beginItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s

@@ -30,9 +30,12 @@ const (
 	// chunkItemsOfEffects is how many items with effects wait in a chunk at most:
 	// so few that several chunks run at a time.
 	chunkItemsOfEffects = 250
-	// callingMax is how many items of chunks run at a time in this process. Most
-	// of the time they wait for what they call.
-	callingMax = 500
+	// callingMax is how many items with effects run at a time in this process.
+	// Most of the time they wait for what they call, those of a target that does
+	// not answer for long: a tenant by itself gets four fifths of the places, 500,
+	// and others find some.
+	callingMax   = 625
+	callingGreed = 4
 )
 
 // waitsInChunk reports whether the items of a workflow wait in chunks until they

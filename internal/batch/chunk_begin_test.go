@@ -123,6 +123,7 @@ func (b *calling) post(t *testing.T, what string) {
 func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newCalling(t)
+	b.live(t)
 	b.hold()
 	b.start(t.Context(), t, b.stages, b.runs)
 	b.halfBegun(t)

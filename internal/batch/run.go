@@ -33,6 +33,13 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
 		return execution.Held, &DownError{Wait: wait}
 	}
+	if end-first == 1 {
+		leave, err := s.calling.take(ctx, tenantID, batchID)
+		if err != nil {
+			return execution.Held, err
+		}
+		defer leave()
+	}
 	item := &loading{index: first}
 	if err := s.loads.add(ctx, tenantID, batchID, item); err != nil || item.row == nil {
 		return execution.Over, err

@@ -12,19 +12,29 @@ import (
 // servedMax bounds what turns remember; who is forgotten comes as if new.
 const servedMax = 10_000
 
-// turns gives places to work that keeps a processor busy. Of those who wait, a
-// place goes to the tenant that was served longest ago, of its batches to the
-// one served longest ago, and there to who came first. So batches advance
+// turns gives places to what many batches want to do at a time. Of those who
+// wait, a place goes to the tenant that was served longest ago, of its batches to
+// the one served longest ago, and there to who came first. So batches advance
 // together: a small one waits for one turn of each of the others, not for what
 // they have enqueued.
 type turns struct {
-	mu      sync.Mutex
-	free    int
-	waiting []*turn // in the order in which they came
+	mu   sync.Mutex
+	free int
+	// greed is how many times of what is free a tenant may hold; 0 is any number.
+	// However many tenants hold places for long, one more finds some.
+	greed  int
+	held   map[uuid.UUID]int // places by tenant
+	queues []*queue          // of the batches that wait, in the order in which they began to
 	// served says of a tenant or batch the number of its last turn; of one that
 	// came after that, the number there were when it came.
 	served map[uuid.UUID]int
 	number int // of turns that were given
+}
+
+// queue is what waits of a batch, in the order in which it came.
+type queue struct {
+	tenantID, batchID uuid.UUID
+	waiting           []*turn
 }
 
 type turn struct {
@@ -32,27 +42,29 @@ type turn struct {
 	given             chan struct{} // closed when it has a place
 }
 
-func newTurns(places int) *turns { return &turns{free: places, served: map[uuid.UUID]int{}} }
+func newTurns(places, greed int) *turns {
+	return &turns{free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{}}
+}
 
 // take waits for a place; leave is to be called when the work is done or rests.
 func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave func(), err error) {
 	mine := &turn{tenantID: tenantID, batchID: batchID, given: make(chan struct{})}
-	t.queue(mine)
+	t.add(mine)
 	select {
 	case <-mine.given:
-		return sync.OnceFunc(t.leave), nil
+		return sync.OnceFunc(func() { t.leave(mine) }), nil
 	case <-ctx.Done():
 		if !t.withdraw(mine) {
-			t.leave() // it was given a place meanwhile
+			t.leave(mine) // it was given a place meanwhile
 		}
 		return nil, ctx.Err()
 	}
 }
 
-func (t *turns) queue(mine *turn) {
+func (t *turns) add(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) == 0 || len(t.served) >= servedMax {
+	if len(t.queues) == 0 || len(t.served) >= servedMax {
 		clear(t.served)
 	}
 	for _, id := range []uuid.UUID{mine.tenantID, mine.batchID} {
@@ -60,14 +72,27 @@ func (t *turns) queue(mine *turn) {
 			t.served[id] = t.number
 		}
 	}
-	t.waiting = append(t.waiting, mine)
+	i := t.queueOf(mine)
+	if i < 0 {
+		i = len(t.queues)
+		t.queues = append(t.queues, &queue{tenantID: mine.tenantID, batchID: mine.batchID})
+	}
+	t.queues[i].waiting = append(t.queues[i].waiting, mine)
 	t.give()
 }
 
-func (t *turns) leave() {
+func (t *turns) queueOf(mine *turn) int {
+	return slices.IndexFunc(t.queues, func(q *queue) bool { return q.batchID == mine.batchID })
+}
+
+// leave gives back the place of a turn.
+func (t *turns) leave(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free++
+	if t.held[mine.tenantID]--; t.held[mine.tenantID] == 0 {
+		delete(t.held, mine.tenantID)
+	}
 	t.give()
 }
 
@@ -75,25 +100,46 @@ func (t *turns) leave() {
 func (t *turns) withdraw(mine *turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.Index(t.waiting, mine)
+	i := t.queueOf(mine)
 	if i < 0 {
 		return false
 	}
-	t.waiting = slices.Delete(t.waiting, i, i+1)
-	return true
+	at := slices.Index(t.queues[i].waiting, mine)
+	if at >= 0 {
+		t.remove(t.queues[i], at)
+	}
+	return at >= 0
 }
 
-// give hands out the free places. The caller holds the lock.
-func (t *turns) give() {
-	for t.free > 0 && len(t.waiting) > 0 {
-		next := slices.MinFunc(t.waiting, func(a, b *turn) int {
-			return cmp.Or(cmp.Compare(t.served[a.tenantID], t.served[b.tenantID]), cmp.Compare(t.served[a.batchID], t.served[b.batchID]))
-		})
-		i := slices.Index(t.waiting, next)
-		t.waiting = slices.Delete(t.waiting, i, i+1)
-		t.free--
-		t.number++
-		t.served[next.tenantID], t.served[next.batchID] = t.number, t.number
-		close(next.given)
+func (t *turns) remove(q *queue, at int) {
+	q.waiting = slices.Delete(q.waiting, at, at+1)
+	if len(q.waiting) == 0 {
+		t.queues = slices.DeleteFunc(t.queues, func(other *queue) bool { return other == q })
 	}
+}
+
+// give hands out places. The caller holds the lock.
+func (t *turns) give() {
+	for q := t.next(); q != nil; q = t.next() {
+		mine := q.waiting[0]
+		t.remove(q, 0)
+		t.free--
+		t.held[q.tenantID]++
+		t.number++
+		t.served[q.tenantID], t.served[q.batchID] = t.number, t.number
+		close(mine.given)
+	}
+}
+
+// next is the batch that gets the next place; nil if none does now.
+func (t *turns) next() (next *queue) {
+	for _, q := range t.queues {
+		if t.free == 0 || t.greed > 0 && t.held[q.tenantID] >= t.greed*t.free {
+			continue
+		}
+		if next == nil || cmp.Or(cmp.Compare(t.served[q.tenantID], t.served[next.tenantID]), cmp.Compare(t.served[q.batchID], t.served[next.batchID])) < 0 {
+			next = q
+		}
+	}
+	return next
 }

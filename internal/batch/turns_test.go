@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -12,7 +13,7 @@ import (
 // waitFor queues a turn without waiting for it.
 func waitFor(t *turns, tenant, batch byte) *turn {
 	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, given: make(chan struct{})}
-	t.queue(mine)
+	t.add(mine)
 	return mine
 }
 
@@ -33,18 +34,18 @@ func TestTurnsAreInOrder(t *testing.T) {
 		"a small one of another tenant":       {[]string{"1a", "1a", "1a", "2a"}, []string{"1a", "2a", "1a", "1a"}},
 		"a tenant of many batches beside one": {[]string{"1a", "1b", "1c", "1d", "2a", "2a"}, []string{"1a", "2a", "1b", "2a", "1c", "1d"}},
 	} {
-		places := newTurns(1)
-		waitFor(places, '1', 'a') // takes the place
+		places := newTurns(1, 0)
+		working := waitFor(places, '1', 'a')
 		queued := make([]*turn, len(c.waiting))
 		for i, who := range c.waiting {
 			queued[i] = waitFor(places, who[0], who[1])
 		}
 		var order []string
 		for range queued {
-			places.leave()
+			places.leave(working)
 			for i, mine := range queued {
 				if mine != nil && mine.hasPlace() {
-					order, queued[i] = append(order, c.waiting[i]), nil
+					order, working, queued[i] = append(order, c.waiting[i]), mine, nil
 				}
 			}
 		}
@@ -58,7 +59,7 @@ func TestTurnsAreFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 2
-		places, waiting, working := newTurns(most), []*turn{}, 0
+		places, waiting, working := newTurns(most, 0), []*turn{}, []*turn{}
 		since := map[uuid.UUID]map[uuid.UUID]int{} // of a tenant that waits: the turns of the others
 		note := func() {
 			left := waiting[:0]
@@ -67,7 +68,7 @@ func TestTurnsAreFair(t *testing.T) {
 					left = append(left, mine)
 					continue
 				}
-				working++
+				working = append(working, mine)
 				delete(since, mine.tenantID)
 				for _, others := range since {
 					others[mine.tenantID]++
@@ -80,12 +81,13 @@ func TestTurnsAreFair(t *testing.T) {
 					since[mine.tenantID] = map[uuid.UUID]int{}
 				}
 			}
-			require.Equal(t, min(most, working+len(waiting)), working)
+			require.Len(t, working, min(most, len(working)+len(waiting)))
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			if working > 0 && rapid.Bool().Draw(t, "ends") {
-				working--
-				places.leave()
+			if len(working) > 0 && rapid.Bool().Draw(t, "ends") {
+				ended := rapid.IntRange(0, len(working)-1).Draw(t, "which")
+				places.leave(working[ended])
+				working = slices.Delete(working, ended, ended+1)
 			} else {
 				waiting = append(waiting, waitFor(places, rapid.ByteRange(1, 3).Draw(t, "tenant"), rapid.ByteRange(1, 3).Draw(t, "batch")))
 			}
@@ -97,7 +99,7 @@ func TestTurnsAreFair(t *testing.T) {
 // Who gives up while waiting leaves no place behind.
 func TestTurnsAreGivenUp(t *testing.T) {
 	t.Parallel()
-	places := newTurns(1)
+	places := newTurns(1, 0)
 	leave, err := places.take(t.Context(), uuid.New(), uuid.New())
 	require.NoError(t, err)
 	gone, cancel := context.WithCancel(t.Context())
@@ -105,10 +107,36 @@ func TestTurnsAreGivenUp(t *testing.T) {
 	_, err = places.take(gone, uuid.New(), uuid.New())
 	require.ErrorIs(t, err, context.Canceled)
 	leave()
-	_, err = places.take(gone, uuid.New(), uuid.New()) // given a place or not, it is free again
-	if err == nil {
-		places.leave()
+	if leave, err := places.take(gone, uuid.New(), uuid.New()); err == nil { // given a place or not, it is free again
+		leave()
+		leave()
 	}
 	_, err = places.take(t.Context(), uuid.New(), uuid.New())
 	require.NoError(t, err)
+	require.Zero(t, places.free)
+	require.Len(t, places.held, 1)
+}
+
+// However many tenants hold places and give none back, one more gets some, and
+// one alone most of them.
+func TestTurnsAreLeftToOthers(t *testing.T) {
+	t.Parallel()
+	places := newTurns(125, 4)
+	got := func(tenant byte) (held []*turn) {
+		for range 125 {
+			if mine := waitFor(places, tenant, 'a'); mine.hasPlace() {
+				held = append(held, mine)
+			}
+		}
+		return held
+	}
+	first := got('1')
+	require.Len(t, first, 100)
+	require.Len(t, got('2'), 20)
+	require.Len(t, got('3'), 4)
+	require.Len(t, got('4'), 1)
+	for _, mine := range first[:10] {
+		places.leave(mine)
+	}
+	require.NotEmpty(t, got('5'))
 }

@@ -30,6 +30,7 @@ func TestBudgets(t *testing.T) {
 	b := setup(t)
 	pure, calling := b.pure(t), b.calling(t, "")
 	close(b.target.let)
+	owner := *b
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	s, _ := b.process(t)
@@ -54,21 +55,43 @@ func TestBudgets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, execution.Held, holding)
 	}
+	rows := owner.countRows(t)
 	for _, tc := range []struct {
 		name   string
 		work   func()
 		budget pgtest.Cost
+		rows   int // written: of executions, payloads and jobs
 	}{
-		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}},
-		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}},
-		{"asynchronous, accepted", start, pgtest.Cost{Transactions: 1, Trips: 1}},
-		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}},
+		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 2},
+		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 6},
+		{"asynchronous, accepted", start, pgtest.Cost{Transactions: 1, Trips: 1}, 3},
+		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
 	} {
+		before := rows()
 		require.Equal(t, tc.budget, counter.Of(tc.work), tc.name)
+		require.Equal(t, tc.rows, rows()-before, tc.name)
 	}
 	require.Equal(t, "completed", b.status(t, accepted.ID))
 	require.Equal(t, "1 1.10", b.text(t, `SELECT count(*) || ' ' || min(input ->> 'n') FROM execution_payloads WHERE execution_id = $1`, accepted.ID))
 	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`), "that of the asynchronous one, which River deletes")
+}
+
+// countRows has the database count the rows that are written from now on.
+func (b *bundle) countRows(t *testing.T) func() int {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), `
+		CREATE SEQUENCE rows_written MINVALUE 0 START 0;
+		CREATE FUNCTION row_written() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+			'BEGIN PERFORM nextval(''public.rows_written''); RETURN NULL; END';
+		CREATE TRIGGER row_written AFTER INSERT OR UPDATE OR DELETE ON executions FOR EACH ROW EXECUTE FUNCTION row_written();
+		CREATE TRIGGER row_written AFTER INSERT OR UPDATE OR DELETE ON execution_payloads FOR EACH ROW EXECUTE FUNCTION row_written();
+		CREATE TRIGGER row_written AFTER INSERT OR UPDATE OR DELETE ON river.river_job FOR EACH ROW EXECUTE FUNCTION row_written();
+		SELECT nextval('rows_written')`)
+	require.NoError(t, err)
+	return func() (n int) {
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT last_value FROM rows_written").Scan(&n))
+		return n
+	}
 }
 
 // A published workflow and its plan are looked up once.

@@ -42,6 +42,7 @@ func newCalling(t *testing.T) *calling {
 	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 3, "chunks")
+	b.live(t)
 	return b
 }
 
@@ -109,7 +110,7 @@ func (b *calling) complete(t *testing.T, callsMost int) {
 // live gives the process of the stages a heartbeat: else it counts as dead.
 func (s *stages) live(t *testing.T) {
 	t.Helper()
-	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role) VALUES ($1, 'worker')", s.batches.Executions.ProcessID)
+	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'worker', now() + interval '1 hour')", s.batches.Executions.ProcessID)
 	require.NoError(t, err)
 }
 
@@ -123,7 +124,6 @@ func (b *calling) post(t *testing.T, what string) {
 func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newCalling(t)
-	b.live(t)
 	b.hold()
 	b.start(t.Context(), t, b.stages, b.runs)
 	b.halfBegun(t)
@@ -148,7 +148,6 @@ func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
 func TestHalfBegunChunksAreResumedWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	b := newCalling(t)
-	b.live(t)
 	b.hold()
 	b.start(t.Context(), t, b.stages, b.runs)
 	b.halfBegun(t)
@@ -197,8 +196,10 @@ func TestHalfBegunChunksOutliveTheirProcess(t *testing.T) {
 	b := newCalling(t)
 	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
 	b.hold()
-	b.start(t.Context(), t, b.stages, b.runs) // in a process that has no heartbeat
+	b.start(t.Context(), t, b.stages, b.runs)
 	b.halfBegun(t)
+	_, err := b.Pool.Exec(t.Context(), "DELETE FROM processes")
+	require.NoError(t, err)
 	b.target.mu.Lock()
 	dead := b.target.gate
 	b.target.gate = nil
@@ -252,7 +253,6 @@ func TestTwoProcessesShareABatch(t *testing.T) {
 	t.Parallel()
 	b := newCalling(t)
 	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
-	b.live(t)
 	other.live(t)
 	for range 3 {
 		b.start(t.Context(), t, b.stages, b.runs)

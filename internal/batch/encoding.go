@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
@@ -69,7 +70,7 @@ func (a *asciiUntil) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	buffered, _ := a.source.Peek(min(len(p), a.source.Buffered())) // within what is buffered
-	n := bytes.IndexFunc(buffered, func(r rune) bool { return r >= utf8.RuneSelf })
+	n := slices.IndexFunc(buffered, func(b byte) bool { return b >= utf8.RuneSelf })
 	if n == 0 {
 		a.decide()
 		return a.decided.Read(p)

@@ -107,13 +107,17 @@ func (w *jsonWalk) value() string {
 		}
 		return w.text[begin:w.at]
 	default:
-		rest := w.text[w.at:]
-		if end := strings.IndexAny(rest, ",}] \t\n\r"); end >= 0 {
-			rest = rest[:end]
+		begin := w.at
+		for w.at < len(w.text) && !endsLiteral(w.text[w.at]) {
+			w.at++
 		}
-		w.at += len(rest)
-		return rest
+		return w.text[begin:w.at]
 	}
+}
+
+// endsLiteral reports whether a byte comes after a number, true, false or null.
+func endsLiteral(c byte) bool {
+	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\n' || c == '\r'
 }
 
 func (w *jsonWalk) passString() {

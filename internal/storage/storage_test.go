@@ -67,6 +67,27 @@ func TestBytesComeBack(t *testing.T) {
 	}
 }
 
+func TestTextIsCompressed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a, err := b.store.Announce(t.Context(), b.pool, b.tenant, "x.csv", "text/csv")
+	require.NoError(t, err)
+	data := bytes.Repeat([]byte("B-0001,Maria,2000.10\n"), 100_000)
+	_, err = b.store.Put(t.Context(), b.tenant, a.ID, int64(len(data)), bytes.NewReader(data))
+	require.NoError(t, err)
+	var isLZ4 bool
+	var kept int
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT attcompression = 'l', (SELECT sum(pg_column_size(data)) FROM attachment_chunks)
+		FROM pg_attribute WHERE attrelid = 'attachment_chunks'::regclass AND attname = 'data'`).Scan(&isLZ4, &kept))
+	if !isLZ4 {
+		t.Skip("this server was built without LZ4")
+	}
+	require.Less(t, kept, len(data)/4)
+	file, err := b.store.Open(t.Context(), b.tenant, a.ID)
+	require.NoError(t, err)
+	require.NoError(t, iotest.TestReader(file, data))
+}
+
 func TestSeekReadsOnlyWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -80,11 +80,9 @@ bench-lists: ## lists of executions with random filters among ten million of the
 crash-batch: ## a batch of 20,000 items with effects whose worker is killed every few seconds (minutes)
 	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersAllTheTime -count 1 -v -timeout 30m
 
-BENCH_ITEMS ?= 100000
-
 .PHONY: bench-batch
-bench-batch: ## batches of BENCH_ITEMS (100000) without and with effects, beside River's jobs that do nothing
-	$(GO) test -run '^$$' -bench 'RiverDrain|Batch$$|BatchWithEffects' -benchtime $(BENCH_ITEMS)x ./internal/batch
+bench-batch: ## batches of 100,000 and a million, and small ones beside large ones, beside River's jobs that do nothing (minutes)
+	$(GO) run ./cmd/tranche bench --only 'drain|batch' --large-items 1000000
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME (30s) each

@@ -7,16 +7,17 @@ INSERT INTO evidence_heads (tenant_id, count, hash, seal) VALUES (@tenant_id, 1,
 ON CONFLICT (tenant_id) DO UPDATE SET count = evidence_heads.count + 1
 RETURNING count, hash, clock_timestamp()::timestamptz AS recorded_at;
 
--- name: EvidenceInsert :exec
+-- name: EvidenceAppend :exec
+-- Appends a record at the position that was taken and moves the end of the chain
+-- to it.
 WITH record AS (
     INSERT INTO evidence_records (tenant_id, position, authorization_id, kind, recorded_at, commitment, previous_hash, hash)
     VALUES (@tenant_id, @position, @authorization_id, @kind, @recorded_at, @commitment, @previous_hash, @hash)
+), head AS (
+    UPDATE evidence_heads SET hash = @hash, seal = @seal WHERE tenant_id = @tenant_id
 )
 INSERT INTO evidence_contents (tenant_id, position, authorization_id, salt, content)
 VALUES (@tenant_id, @position, @authorization_id, @salt, @content);
-
--- name: EvidenceHeadSet :exec
-UPDATE evidence_heads SET hash = @hash, seal = @seal WHERE tenant_id = @tenant_id;
 
 -- name: EvidenceContentsDelete :exec
 -- Removes what the evidence of an authorization says, and the salts with it.

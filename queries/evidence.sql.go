@@ -12,6 +12,50 @@ import (
 	"github.com/google/uuid"
 )
 
+const evidenceAppend = `-- name: EvidenceAppend :exec
+WITH record AS (
+    INSERT INTO evidence_records (tenant_id, position, authorization_id, kind, recorded_at, commitment, previous_hash, hash)
+    VALUES ($1, $2, $3, $6, $7, $8, $9, $10)
+), head AS (
+    UPDATE evidence_heads SET hash = $10, seal = $11 WHERE tenant_id = $1
+)
+INSERT INTO evidence_contents (tenant_id, position, authorization_id, salt, content)
+VALUES ($1, $2, $3, $4, $5)
+`
+
+type EvidenceAppendParams struct {
+	TenantID        uuid.UUID
+	Position        int64
+	AuthorizationID uuid.UUID
+	Salt            []byte
+	Content         string
+	Kind            string
+	RecordedAt      time.Time
+	Commitment      []byte
+	PreviousHash    []byte
+	Hash            []byte
+	Seal            []byte
+}
+
+// Appends a record at the position that was taken and moves the end of the chain
+// to it.
+func (q *Queries) EvidenceAppend(ctx context.Context, db DBTX, arg EvidenceAppendParams) error {
+	_, err := db.Exec(ctx, evidenceAppend,
+		arg.TenantID,
+		arg.Position,
+		arg.AuthorizationID,
+		arg.Salt,
+		arg.Content,
+		arg.Kind,
+		arg.RecordedAt,
+		arg.Commitment,
+		arg.PreviousHash,
+		arg.Hash,
+		arg.Seal,
+	)
+	return err
+}
+
 const evidenceContentsDelete = `-- name: EvidenceContentsDelete :exec
 DELETE FROM evidence_contents WHERE tenant_id = $1 AND authorization_id = $2
 `
@@ -139,59 +183,6 @@ func (q *Queries) EvidenceHeadGet(ctx context.Context, db DBTX, tenantID uuid.UU
 	var i EvidenceHeadGetRow
 	err := row.Scan(&i.Count, &i.Hash, &i.Seal)
 	return i, err
-}
-
-const evidenceHeadSet = `-- name: EvidenceHeadSet :exec
-UPDATE evidence_heads SET hash = $1, seal = $2 WHERE tenant_id = $3
-`
-
-type EvidenceHeadSetParams struct {
-	Hash     []byte
-	Seal     []byte
-	TenantID uuid.UUID
-}
-
-func (q *Queries) EvidenceHeadSet(ctx context.Context, db DBTX, arg EvidenceHeadSetParams) error {
-	_, err := db.Exec(ctx, evidenceHeadSet, arg.Hash, arg.Seal, arg.TenantID)
-	return err
-}
-
-const evidenceInsert = `-- name: EvidenceInsert :exec
-WITH record AS (
-    INSERT INTO evidence_records (tenant_id, position, authorization_id, kind, recorded_at, commitment, previous_hash, hash)
-    VALUES ($1, $2, $3, $6, $7, $8, $9, $10)
-)
-INSERT INTO evidence_contents (tenant_id, position, authorization_id, salt, content)
-VALUES ($1, $2, $3, $4, $5)
-`
-
-type EvidenceInsertParams struct {
-	TenantID        uuid.UUID
-	Position        int64
-	AuthorizationID uuid.UUID
-	Salt            []byte
-	Content         string
-	Kind            string
-	RecordedAt      time.Time
-	Commitment      []byte
-	PreviousHash    []byte
-	Hash            []byte
-}
-
-func (q *Queries) EvidenceInsert(ctx context.Context, db DBTX, arg EvidenceInsertParams) error {
-	_, err := db.Exec(ctx, evidenceInsert,
-		arg.TenantID,
-		arg.Position,
-		arg.AuthorizationID,
-		arg.Salt,
-		arg.Content,
-		arg.Kind,
-		arg.RecordedAt,
-		arg.Commitment,
-		arg.PreviousHash,
-		arg.Hash,
-	)
-	return err
 }
 
 const evidenceListAfter = `-- name: EvidenceListAfter :many

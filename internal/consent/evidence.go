@@ -86,18 +86,13 @@ func (s *Service) appendTx(ctx context.Context, tx pgx.Tx, tenantID, authorizati
 	_, _ = rand.Read(r.Salt) // never fails: it ends the process instead
 	r.Commitment = commitment(r.Salt, r.Content)
 	r.Hash = r.hash(tenantID)
-	err = s.q.EvidenceInsert(ctx, tx, queries.EvidenceInsertParams{
+	err = s.q.EvidenceAppend(ctx, tx, queries.EvidenceAppendParams{
 		TenantID: tenantID, Position: r.Position, AuthorizationID: authorizationID, Kind: string(kind), RecordedAt: r.RecordedAt,
-		Commitment: r.Commitment, PreviousHash: r.PreviousHash, Hash: r.Hash, Salt: r.Salt, Content: string(text),
+		Commitment: r.Commitment, PreviousHash: r.PreviousHash, Hash: r.Hash, Seal: sealHead(s.Keys, tenantID, Head{Count: r.Position, Hash: r.Hash}),
+		Salt: r.Salt, Content: string(text),
 	})
 	if err != nil {
 		return fmt.Errorf("append evidence %d of tenant %s: %w", r.Position, tenantID, err)
-	}
-	err = s.q.EvidenceHeadSet(ctx, tx, queries.EvidenceHeadSetParams{
-		TenantID: tenantID, Hash: r.Hash, Seal: sealHead(s.Keys, tenantID, Head{Count: r.Position, Hash: r.Hash}),
-	})
-	if err != nil {
-		return fmt.Errorf("move the end of the chain of tenant %s: %w", tenantID, err)
 	}
 	return nil
 }

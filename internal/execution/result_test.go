@@ -2,6 +2,7 @@ package execution_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 func TestResultJSON(t *testing.T) {
 	t.Parallel()
 	values := rapid.SampledFrom([]any{nil, map[string]any{}, map[string]any{"b": json.Number("1.10"), "<a>": []any{true, "é\u2028"}}})
+	require.Equal(t, 9, reflect.TypeFor[execution.Result]().NumField(), "a new member is to be drawn below too")
 	message := "a < b & \"c\""
 	rapid.Check(t, func(t *rapid.T) {
 		r := execution.Result{

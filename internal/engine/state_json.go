@@ -80,7 +80,7 @@ func (w *writer) time(name string, value time.Time) {
 		return
 	}
 	w.name(name)
-	if value == w.last {
+	if value == w.last { //nolint:staticcheck // in the same zone, too
 		w.text = append(w.text, w.text[w.lastFrom:w.lastTo]...)
 		return
 	}

@@ -46,6 +46,9 @@ type queued[T, R any] struct {
 	done   chan struct{}
 }
 
+// errBrokenOff is what others are told where a write panicked.
+var errBrokenOff = fault.New(fault.Internal, "the write broke off")
+
 // do returns once the item is committed or refused. Whoever finds nobody
 // writing writes, which is a switch of goroutines less than to have it done;
 // what others have queued by then is written beside it. If ctx of one who waits
@@ -59,10 +62,12 @@ func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
 	g.mu.Unlock()
 	if writes {
 		ctx := context.WithoutCancel(ctx)
+		defer func() { // also where the write panics
+			if g.goesOn() {
+				go g.writeAll(ctx)
+			}
+		}()
 		g.writeNext(ctx)
-		if g.goesOn() {
-			go g.writeAll(ctx)
-		}
 		return q.result, q.err
 	}
 	select {
@@ -91,10 +96,11 @@ func (g *group[T, R]) writeNext(ctx context.Context) {
 	}
 	items := g.take()
 	g.shared = len(items) > 1
-	g.writeTogether(ctx, items)
 	for _, q := range items {
-		close(q.done)
+		q.err = errBrokenOff
+		defer close(q.done)
 	}
+	g.writeTogether(ctx, items)
 }
 
 // goesOn reports whether more is queued; if not, the next caller writes.

@@ -173,3 +173,30 @@ func TestGroupGathers(t *testing.T) {
 		require.Equal(t, []int{1, 3, 2}, writes)
 	})
 }
+
+// A write that panics takes nobody else with it, nor what comes after.
+func TestGroupSurvivesAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group[int, int]{write: func(_ context.Context, items []int) ([]int, error) {
+			time.Sleep(time.Millisecond) // others come meanwhile
+			if items[0] == 1 {
+				panic("a bad one")
+			}
+			return items, nil
+		}}
+		bad := make(chan any)
+		go func() {
+			defer func() { bad <- recover() }()
+			_, _ = g.do(t.Context(), 1)
+		}()
+		synctest.Wait()
+		result, err := g.do(t.Context(), 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, result)
+		require.Equal(t, "a bad one", <-bad)
+		result, err = g.do(t.Context(), 3)
+		require.NoError(t, err)
+		require.Equal(t, 3, result)
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,8 +20,12 @@ import (
 	"tranche/queries"
 )
 
-// pageItems is how many results are read at a time.
-const pageItems = 1000
+// Limits of a page of results, of which several are in memory at a time.
+const (
+	pageItemsMax   = 1000
+	pageItemsFirst = 100     // before it is known how large items are
+	pageBytesMax   = 4 << 20 // of inputs and results, as far as the page before tells
+)
 
 // PostProcess writes the output package of a batch whose items have ended and
 // completes the batch. A batch in another status is left alone. What a writer
@@ -108,8 +113,9 @@ type report struct {
 	files  [4]*reportFile // in the order of the package
 	inputs []string       // columns of the items' inputs,
 	// outputs of what came of them.
-	outputs []string
-	pages   sync.Pool // of *reportPage that wait to be used again
+	outputs   []string
+	pages     sync.Pool    // of *reportPage that wait to be used again
+	itemBytes atomic.Int64 // of a result, on the average of a page; 0 before the first
 }
 
 // reportFile is one file of the report.
@@ -151,36 +157,47 @@ func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID,
 	return r, r.write(header)
 }
 
-// writeItems reads pages of results and formats them, several at a time, and
-// writes them in their order. To format one is a turn.
+// writeItems reads pages of results and formats them, several at a time and each
+// a turn, and writes them in their order.
 func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
-	return inOrder(ctx, func(yield func(int32) error) error {
-		for first := int32(0); first < total; first += pageItems {
-			if err := yield(first); err != nil {
+	return inOrder(ctx, func(yield func(queries.BatchItemsListResultsParams) error) error {
+		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID}
+		for ; page.FirstItem < total; page.FirstItem = page.EndItem {
+			page.EndItem = page.FirstItem + r.pageItems()
+			if err := yield(page); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, func(ctx context.Context, first int32) (*reportPage, error) {
-		rows, err := s.q.BatchItemsListResults(ctx, s.Pool, queries.BatchItemsListResultsParams{
-			TenantID: tenantID, BatchID: batchID, FirstItem: first, EndItem: first + pageItems,
-		})
-		if err != nil {
-			return nil, postgres.Translate(err)
-		}
+	}, func(ctx context.Context, page queries.BatchItemsListResultsParams) (*reportPage, error) {
 		leave, err := s.turns.take(ctx, tenantID, batchID)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
+		rows, err := s.q.BatchItemsListResults(ctx, s.Pool, page)
+		if err != nil {
+			return nil, postgres.Translate(err)
+		}
 		return r.format(rows)
 	}, r.write)
+}
+
+// pageItems is how many items the next page has.
+func (r *report) pageItems() int32 {
+	size := r.itemBytes.Load()
+	if size == 0 {
+		return pageItemsFirst
+	}
+	return int32(min(max(pageBytesMax/size, 1), pageItemsMax))
 }
 
 // format makes a page of results.
 func (r *report) format(rows []queries.BatchItemsListResultsRow) (*reportPage, error) {
 	page, _ := r.pages.Get().(*reportPage)
+	size := 0
 	for i := range rows {
+		size += len(rows[i].Input) + len(rows[i].Result)
 		it, err := newItemResult(&rows[i])
 		if err != nil {
 			return nil, err
@@ -188,6 +205,9 @@ func (r *report) format(rows []queries.BatchItemsListResultsRow) (*reportPage, e
 		if err := page.write(it); err != nil {
 			return nil, fmt.Errorf("write execution %s: %w", it.executionID, err)
 		}
+	}
+	if len(rows) > 0 {
+		r.itemBytes.Store(int64(size / len(rows)))
 	}
 	return page, page.flush()
 }

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +72,26 @@ func TestReportsAreAsExpected(t *testing.T) {
 	for position, name := range []string{"results.csv", "results.jsonl", "failed.csv"} {
 		golden(t, name, page.texts[position].Bytes())
 	}
+}
+
+// Pages are as long as the items of the page before are short, so that a few of
+// them fit into memory whatever the items are.
+func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := report{pages: sync.Pool{New: func() any { return newReportPage([]string{"note"}, nil) }}}
+	require.EqualValues(t, pageItemsFirst, r.pageItems())
+	for _, test := range []struct{ bytes, items int }{{1, pageItemsMax}, {100_000, 41}, {pageBytesMax + 1, 1}, {1000, pageItemsMax}} {
+		rows := make([]queries.BatchItemsListResultsRow, 3)
+		for i := range rows {
+			rows[i].Input, rows[i].Result = []byte(`{"note":"`+strings.Repeat("x", test.bytes)+`"}`), []byte(`{"output":{}}`)
+		}
+		_, err := r.format(rows)
+		require.NoError(t, err)
+		require.EqualValues(t, test.items, r.pageItems())
+	}
+	_, err := r.format(nil)
+	require.NoError(t, err)
+	require.EqualValues(t, pageItemsMax, r.pageItems())
 }
 
 func TestColumnsAreTheUnionInOrder(t *testing.T) {

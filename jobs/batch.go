@@ -34,20 +34,25 @@ type BatchItemRun struct {
 func (BatchItemRun) Kind() string { return "batch_item_run" }
 
 // The first items of every batch go before the rest of all batches, so that a
-// small one waits for no window of a large one. River takes the least priority
-// first.
+// small one waits for no window of a large one, and chunks before items that have
+// a job each, of which there are thousands. River takes the least priority first.
 const (
-	headItems    = 100
-	priorityHead = 1
-	priorityRest = 2
+	headItems     = 100
+	priorityHead  = 1
+	priorityChunk = 2
+	priorityItem  = 3
 )
 
 // InsertOpts puts it on the queue of items.
 func (r BatchItemRun) InsertOpts() river.InsertOpts {
-	if r.FirstItem < headItems {
-		return river.InsertOpts{Queue: QueueBatchItem, Priority: priorityHead}
+	priority := priorityItem
+	switch {
+	case r.FirstItem < headItems:
+		priority = priorityHead
+	case r.IsChunk:
+		priority = priorityChunk
 	}
-	return river.InsertOpts{Queue: QueueBatchItem, Priority: priorityRest}
+	return river.InsertOpts{Queue: QueueBatchItem, Priority: priority}
 }
 
 // BatchItemRetry makes the items of a batch ready for another attempt.

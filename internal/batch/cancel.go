@@ -90,8 +90,10 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return false, err
 	}
-	if err := s.cancelWaiting(ctx, tenantID, batchID, plan); err != nil {
-		return false, err
+	for ended := waitingChunkItems; ended == waitingChunkItems; {
+		if ended, err = s.cancelWaiting(ctx, tenantID, batchID, plan); err != nil {
+			return false, err
+		}
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
@@ -105,25 +107,26 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 	return done, err
 }
 
-// cancelWaiting ends the items that wait: for a time, a signal or a retry.
-func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) error {
+// cancelWaiting ends some of the items that wait, for a time, a signal or a
+// retry, and says how many.
+func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) (n int, err error) {
 	ids, err := s.q.BatchItemsListWaiting(ctx, s.Pool, queries.BatchItemsListWaitingParams{
 		TenantID: tenantID, BatchID: batchID, ItemsMax: waitingChunkItems,
 	})
 	if err != nil {
-		return postgres.Translate(fmt.Errorf("list what waits of batch %s: %w", batchID, err))
+		return 0, postgres.Translate(fmt.Errorf("list what waits of batch %s: %w", batchID, err))
 	}
 	var items []*ended
 	for _, id := range ids {
 		f, err := s.Executions.Cancelled(ctx, tenantID, id, plan)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if f != nil {
 			items = append(items, &ended{Finished: f, startedAt: f.At})
 		}
 	}
-	return s.finish(ctx, tenantID, batchID, plan, items)
+	return len(items), s.finish(ctx, tenantID, batchID, plan, items)
 }
 
 // cancelledOutcome is how an item ends that never began.

@@ -70,6 +70,14 @@ func (o *target) set(broken ...string) {
 	}
 }
 
+// open lets calls pass from now on.
+func (o *target) open() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.gate)
+	o.gate = nil
+}
+
 // taken returns the calls since the last look, in alphabetic order.
 func (o *target) taken() []string {
 	o.mu.Lock()
@@ -281,10 +289,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	c.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusConflict)
 
 	// What runs goes on to its end, nothing more begins.
-	o.mu.Lock()
-	close(o.gate)
-	o.gate = nil
-	o.mu.Unlock()
+	o.open()
 	running := func() string {
 		return c.Get(t, at+"/items?status=running").Expect(http.StatusOK).Text("pagination.total")
 	}
@@ -295,13 +300,14 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	require.Less(t, r.State.Summary.Completed, items)
 	require.Len(t, o.taken(), 4*r.State.Summary.Completed)
 
+	o.gate = make(chan struct{}) // nobody calls
 	require.Equal(t, "processing", c.Post(t, at+"/resume", nil).Expect(http.StatusOK).Text("status"))
 	c.Post(t, at+"/resume", nil).Expect(http.StatusConflict)
-	until(t, c, id, func(now record) bool { return now.State.Summary.Completed > r.State.Summary.Completed })
+	require.Eventually(t, func() bool { return o.count() > 0 }, waitMax, tick)
 	cancelled := c.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
-	if cancelled.Text("status") != "cancelled" {
-		require.NotEmpty(t, cancelled.Text("cancelRequestedAt"))
-	}
+	require.Equal(t, "processing", cancelled.Text("status"))
+	require.NotEmpty(t, cancelled.Text("cancelRequestedAt"))
+	o.open()
 	r = until(t, c, id, func(now record) bool { return now.Status == "cancelled" })
 	require.Equal(t, items, r.State.Summary.Completed+r.State.Summary.Failed)
 	require.Positive(t, r.State.Summary.Failed)

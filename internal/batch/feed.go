@@ -24,6 +24,9 @@ const (
 	rangeItems      = chunkItemsMax
 	windowOfRanges  = 8 * rangeItems
 	windowOfEffects = 8 * chunkItemsOfEffects // of those recorded, one a job
+	// windowOfWaits is of items that may wait for hours, in which they hold nothing
+	// but their rows: those that wait must not keep others from beginning.
+	windowOfWaits = 20_000
 )
 
 // progress is how far the processing of a batch is.
@@ -88,6 +91,9 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 	window, perJob := int32(windowOfRanges), rangeItems
 	if plan.Effects {
 		window, perJob = windowOfEffects, 1
+	}
+	if plan.Waits() {
+		window = windowOfWaits
 	}
 	for {
 		more, isOver := p.next(window)

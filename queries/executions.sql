@@ -1,52 +1,58 @@
 -- name: SysExecutionInsert :many
 -- Records executions with their payloads, and a job for those that name a state
--- of it, and wakes the workers for the jobs that are available. An execution
--- whose workflow is not active, or gone, has no row. Empty texts, the nil UUID,
--- the status code 0 and the year 1 stand for null.
+-- of it, and wakes the workers for the jobs that are available. An execution has
+-- a row, and another with its job if it has one; none if its workflow is not
+-- active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
+-- stand for null.
 WITH request AS (
-    -- A plan for this many ids looks cheaper than one for any number; of ids that
-    -- a subquery gives, their number is not looked at, and the plan is kept.
-    SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
-        unnest(@principal_ids::text[]) AS principal_id, unnest(@billable_ids::text[]) AS billable_id,
-        unnest(@borrower_ids::text[]) AS borrower_id, unnest(@tags::text[]) AS tags, unnest(@is_test::boolean[]) AS is_test,
-        unnest(@rescores_of::uuid[]) AS rescore_of, unnest(@statuses::text[]) AS status,
-        unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
-        unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
-        unnest(@created_at::timestamptz[]) AS created_at, unnest(@started_at::timestamptz[]) AS started_at,
-        unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@deadlines_at::timestamptz[]) AS deadline_at,
-        unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@lease_process_ids::uuid[]) AS lease_process_id,
-        unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result,
-        unnest(@job_states::text[]) AS job_state, unnest(@jobs_at::timestamptz[]) AS job_at, unnest(@jobs_args::text[]) AS job_args
+    SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
+        r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
+        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_state, r.job_at, r.job_args
+    FROM (
+        -- A plan for this many ids looks cheaper than one for any number; of ids that
+        -- a subquery gives, their number is not looked at, and the plan is kept.
+        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
+            unnest(@principal_ids::text[]) AS principal_id, unnest(@billable_ids::text[]) AS billable_id,
+            unnest(@borrower_ids::text[]) AS borrower_id, unnest(@tags::text[]) AS tags, unnest(@is_test::boolean[]) AS is_test,
+            unnest(@rescores_of::uuid[]) AS rescore_of, unnest(@statuses::text[]) AS status,
+            unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+            unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+            unnest(@created_at::timestamptz[]) AS created_at, unnest(@started_at::timestamptz[]) AS started_at,
+            unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@deadlines_at::timestamptz[]) AS deadline_at,
+            unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@lease_process_ids::uuid[]) AS lease_process_id,
+            unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result,
+            unnest(@job_states::text[]) AS job_state, unnest(@jobs_at::timestamptz[]) AS job_at, unnest(@jobs_args::text[]) AS job_args
+    ) AS r
+    -- LIMIT has each workflow looked up by its key, however few the plan expects.
+    CROSS JOIN LATERAL (
+        SELECT wf.alias, wf.version, wf.type FROM workflows wf
+        WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
         billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
         tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
-    SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, NULLIF(r.billable_id, ''), NULLIF(r.borrower_id, ''),
+    SELECT r.id, r.tenant_id, r.workflow_id, r.alias, r.version, r.type, r.principal_id, NULLIF(r.billable_id, ''), NULLIF(r.borrower_id, ''),
         CASE r.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(r.tags::json)) END, r.is_test,
         NULLIF(r.rescore_of, '00000000-0000-0000-0000-000000000000'::uuid), r.status, r.status = 'completed', r.source_failed,
         NULLIF(r.status_code, 0), r.tasks_completed, r.tasks_failed, r.created_at, NULLIF(r.started_at, '0001-01-01 00:00:00Z'::timestamptz),
         NULLIF(r.completed_at, '0001-01-01 00:00:00Z'::timestamptz), NULLIF(r.deadline_at, '0001-01-01 00:00:00Z'::timestamptz),
         NULLIF(r.lease_token, '00000000-0000-0000-0000-000000000000'::uuid),
         NULLIF(r.lease_process_id, '00000000-0000-0000-0000-000000000000'::uuid)
-    -- LIMIT has each workflow looked up by its key, however few the plan expects.
-    FROM request r CROSS JOIN LATERAL (
-        SELECT wf.alias, wf.version, wf.type FROM workflows wf
-        WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
-    RETURNING id
+    FROM request r
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
     SELECT r.id, r.tenant_id, r.input::json, NULLIF(r.state, '')::json, NULLIF(r.result, '')::json
-    FROM request r JOIN execution ON execution.id = r.id
+    FROM request r
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state, scheduled_at)
     SELECT @job_kind, @job_queue, @job_attempts_max, r.job_args::jsonb, r.job_state::river.river_job_state,
         COALESCE(NULLIF(r.job_at, '0001-01-01 00:00:00Z'::timestamptz), now())
-    FROM request r JOIN execution ON execution.id = r.id WHERE r.job_state <> ''
+    FROM request r WHERE r.job_state <> ''
     RETURNING id, state, (args ->> 'execution_id')::uuid AS execution_id
 )
-SELECT execution.id, COALESCE(job.id, 0)::bigint AS job_id,
-    (CASE WHEN job.state = 'available' THEN pg_notify(@job_channel, @job_notice) END IS NOT NULL)::boolean AS is_announced
-FROM execution LEFT JOIN job ON job.execution_id = execution.id;
+SELECT request.id::uuid AS id, 0::bigint AS job_id, false AS is_announced FROM request
+UNION ALL
+SELECT job.execution_id, job.id, (CASE WHEN job.state = 'available' THEN pg_notify(@job_channel, @job_notice) END IS NOT NULL)::boolean FROM job;
 
 -- name: ExecutionLease :one
 -- Starts an execution or takes it over from a process that is dead. No row: it

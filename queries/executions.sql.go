@@ -570,54 +570,57 @@ func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecut
 
 const sysExecutionInsert = `-- name: SysExecutionInsert :many
 WITH request AS (
-    -- A plan for this many ids looks cheaper than one for any number; of ids that
-    -- a subquery gives, their number is not looked at, and the plan is kept.
-    SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS workflow_id,
-        unnest($6::text[]) AS principal_id, unnest($7::text[]) AS billable_id,
-        unnest($8::text[]) AS borrower_id, unnest($9::text[]) AS tags, unnest($10::boolean[]) AS is_test,
-        unnest($11::uuid[]) AS rescore_of, unnest($12::text[]) AS status,
-        unnest($13::boolean[]) AS source_failed, unnest($14::integer[]) AS status_code,
-        unnest($15::integer[]) AS tasks_completed, unnest($16::integer[]) AS tasks_failed,
-        unnest($17::timestamptz[]) AS created_at, unnest($18::timestamptz[]) AS started_at,
-        unnest($19::timestamptz[]) AS completed_at, unnest($20::timestamptz[]) AS deadline_at,
-        unnest($21::uuid[]) AS lease_token, unnest($22::uuid[]) AS lease_process_id,
-        unnest($23::text[]) AS input, unnest($24::text[]) AS state, unnest($25::text[]) AS result,
-        unnest($26::text[]) AS job_state, unnest($27::timestamptz[]) AS job_at, unnest($28::text[]) AS job_args
+    SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
+        r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
+        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_state, r.job_at, r.job_args
+    FROM (
+        -- A plan for this many ids looks cheaper than one for any number; of ids that
+        -- a subquery gives, their number is not looked at, and the plan is kept.
+        SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id,
+            unnest($4::text[]) AS principal_id, unnest($5::text[]) AS billable_id,
+            unnest($6::text[]) AS borrower_id, unnest($7::text[]) AS tags, unnest($8::boolean[]) AS is_test,
+            unnest($9::uuid[]) AS rescore_of, unnest($10::text[]) AS status,
+            unnest($11::boolean[]) AS source_failed, unnest($12::integer[]) AS status_code,
+            unnest($13::integer[]) AS tasks_completed, unnest($14::integer[]) AS tasks_failed,
+            unnest($15::timestamptz[]) AS created_at, unnest($16::timestamptz[]) AS started_at,
+            unnest($17::timestamptz[]) AS completed_at, unnest($18::timestamptz[]) AS deadline_at,
+            unnest($19::uuid[]) AS lease_token, unnest($20::uuid[]) AS lease_process_id,
+            unnest($21::text[]) AS input, unnest($22::text[]) AS state, unnest($23::text[]) AS result,
+            unnest($24::text[]) AS job_state, unnest($25::timestamptz[]) AS job_at, unnest($26::text[]) AS job_args
+    ) AS r
+    -- LIMIT has each workflow looked up by its key, however few the plan expects.
+    CROSS JOIN LATERAL (
+        SELECT wf.alias, wf.version, wf.type FROM workflows wf
+        WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
         billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
         tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
-    SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, NULLIF(r.billable_id, ''), NULLIF(r.borrower_id, ''),
+    SELECT r.id, r.tenant_id, r.workflow_id, r.alias, r.version, r.type, r.principal_id, NULLIF(r.billable_id, ''), NULLIF(r.borrower_id, ''),
         CASE r.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(r.tags::json)) END, r.is_test,
         NULLIF(r.rescore_of, '00000000-0000-0000-0000-000000000000'::uuid), r.status, r.status = 'completed', r.source_failed,
         NULLIF(r.status_code, 0), r.tasks_completed, r.tasks_failed, r.created_at, NULLIF(r.started_at, '0001-01-01 00:00:00Z'::timestamptz),
         NULLIF(r.completed_at, '0001-01-01 00:00:00Z'::timestamptz), NULLIF(r.deadline_at, '0001-01-01 00:00:00Z'::timestamptz),
         NULLIF(r.lease_token, '00000000-0000-0000-0000-000000000000'::uuid),
         NULLIF(r.lease_process_id, '00000000-0000-0000-0000-000000000000'::uuid)
-    -- LIMIT has each workflow looked up by its key, however few the plan expects.
-    FROM request r CROSS JOIN LATERAL (
-        SELECT wf.alias, wf.version, wf.type FROM workflows wf
-        WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
-    RETURNING id
+    FROM request r
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
     SELECT r.id, r.tenant_id, r.input::json, NULLIF(r.state, '')::json, NULLIF(r.result, '')::json
-    FROM request r JOIN execution ON execution.id = r.id
+    FROM request r
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state, scheduled_at)
-    SELECT $29, $30, $31, r.job_args::jsonb, r.job_state::river.river_job_state,
+    SELECT $27, $28, $29, r.job_args::jsonb, r.job_state::river.river_job_state,
         COALESCE(NULLIF(r.job_at, '0001-01-01 00:00:00Z'::timestamptz), now())
-    FROM request r JOIN execution ON execution.id = r.id WHERE r.job_state <> ''
+    FROM request r WHERE r.job_state <> ''
     RETURNING id, state, (args ->> 'execution_id')::uuid AS execution_id
 )
-SELECT execution.id, COALESCE(job.id, 0)::bigint AS job_id,
-    (CASE WHEN job.state = 'available' THEN pg_notify($1, $2) END IS NOT NULL)::boolean AS is_announced
-FROM execution LEFT JOIN job ON job.execution_id = execution.id
+SELECT request.id::uuid AS id, 0::bigint AS job_id, false AS is_announced FROM request
+UNION ALL
+SELECT job.execution_id, job.id, (CASE WHEN job.state = 'available' THEN pg_notify($30, $31) END IS NOT NULL)::boolean FROM job
 `
 
 type SysExecutionInsertParams struct {
-	JobChannel      string
-	JobNotice       string
 	Ids             []uuid.UUID
 	TenantIds       []uuid.UUID
 	WorkflowIds     []uuid.UUID
@@ -647,6 +650,8 @@ type SysExecutionInsertParams struct {
 	JobKind         string
 	JobQueue        string
 	JobAttemptsMax  int16
+	JobChannel      string
+	JobNotice       string
 }
 
 type SysExecutionInsertRow struct {
@@ -656,13 +661,12 @@ type SysExecutionInsertRow struct {
 }
 
 // Records executions with their payloads, and a job for those that name a state
-// of it, and wakes the workers for the jobs that are available. An execution
-// whose workflow is not active, or gone, has no row. Empty texts, the nil UUID,
-// the status code 0 and the year 1 stand for null.
+// of it, and wakes the workers for the jobs that are available. An execution has
+// a row, and another with its job if it has one; none if its workflow is not
+// active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
+// stand for null.
 func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecutionInsertParams) ([]SysExecutionInsertRow, error) {
 	rows, err := db.Query(ctx, sysExecutionInsert,
-		arg.JobChannel,
-		arg.JobNotice,
 		arg.Ids,
 		arg.TenantIds,
 		arg.WorkflowIds,
@@ -692,6 +696,8 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 		arg.JobKind,
 		arg.JobQueue,
 		arg.JobAttemptsMax,
+		arg.JobChannel,
+		arg.JobNotice,
 	)
 	if err != nil {
 		return nil, err

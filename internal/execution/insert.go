@@ -84,7 +84,7 @@ func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution)
 	}
 	byID := make(map[uuid.UUID]int64, len(rows))
 	for _, row := range rows {
-		byID[row.ID] = row.JobID
+		byID[row.ID] = max(byID[row.ID], row.JobID) // one with a job has a row more
 	}
 	results := make([]inserted, len(executions))
 	for i, e := range executions {

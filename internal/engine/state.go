@@ -7,6 +7,7 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -101,6 +102,7 @@ func pending(graph *workflow.Graph) []TaskState {
 // turn into floats.
 func (s *State) UnmarshalJSON(text []byte) error {
 	type plain State
+	s.Pins = maps.Clone(s.Pins) // those of the plan, which other states share
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	return decoder.Decode((*plain)(s))

@@ -41,6 +41,17 @@ func TestStateJSONRefuses(t *testing.T) {
 	}
 }
 
+// Plans are shared: reading a state that began with other versions leaves them
+// as they are.
+func TestReadingAStateLeavesThePlan(t *testing.T) {
+	t.Parallel()
+	plan := &workflow.Plan{Graph: &workflow.Graph{}, Pins: map[string]int{"a": 2}}
+	state := NewState(plan, "id")
+	require.NoError(t, json.Unmarshal([]byte(`{"pins": {"a": 1, "b": 1}}`), state))
+	require.Equal(t, map[string]int{"a": 1, "b": 1}, state.Pins)
+	require.Equal(t, map[string]int{"a": 2}, plan.Pins)
+}
+
 // draw gives a value and all in it something, often nothing. Lists and pointers
 // go as deep as depth.
 func draw(t *rapid.T, v reflect.Value, at string, depth int) {

@@ -24,7 +24,8 @@ func counted(t *testing.T, s *apitest.Service, c *apitest.Caller, tenant *apites
 }
 
 // What an item asks of the database is what a batch's speed comes from and what
-// no noise of a machine hides. Without effects its two rows are written once.
+// no noise of a machine hides. Without effects its two rows and the six index rows
+// that lead to them are written once.
 func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
@@ -58,6 +59,14 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return rows("n_tup_ins") == 2*items }, waitMax, tick) // the server counts late
 	require.Zero(t, rows("n_tup_upd"))
+
+	_, err := s.Pool.Exec(t.Context(), "ANALYZE executions, execution_payloads") // counts exactly where tables are this small
+	require.NoError(t, err)
+	indexes := func(what string) int {
+		return b.count(t, "SELECT sum("+what+") FROM pg_class WHERE relkind = 'i' AND reltuples > 0 AND (relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%')")
+	}
+	require.Equal(t, 6*items, indexes("reltuples"), "rows of indexes")
+	require.LessOrEqual(t, indexes("pg_relation_size(oid)"), 400*items, "bytes of indexes: pages that are filled once are full")
 }
 
 // With effects an item shares its transactions with others, and its two rows are

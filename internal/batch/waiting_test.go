@@ -1,34 +1,43 @@
 package batch_test
 
 import (
-	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 )
 
-// Items that wait hold nothing that others need: more of them begin than are
-// enqueued at a time where items run, and all can be signalled or cancelled.
+// Items that wait hold nothing that others need: more of them may begin than are
+// enqueued at a time where items run, and those that wait are cancelled as well.
 func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
-	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Wait", "alias": "wait", "executionMode": "async", "inputSchema": {"type": "object"},
 		"tasks": [{"id": "approved", "type": "wait-for-signal", "config": {}}], "edges": []}`)
-	const items = 2100
-	id := start(t, c, "wait", ids(many(items)...))
-	at := "/v1/execution-batches/" + id
-	require.Eventually(t, func() bool {
-		return s.Pool.QueryRow(t.Context(), "SELECT 1 FROM executions WHERE status = 'running' AND lease_token IS NULL HAVING count(*) = $1", items).Scan(new(int)) == nil
-	}, waitMax, tick)
-	last := c.Get(t, at+"/items?per-page=1&page="+fmt.Sprint(items)).Expect(http.StatusOK).Text("data[0].executionId")
-	c.Post(t, "/v1/executions/"+last+"/signals", map[string]any{"taskId": "approved", "payload": map[string]any{"by": "Maria"}}).Expect(http.StatusAccepted)
-	until(t, c, id, func(r record) bool { return r.State.Summary.Completed == 1 })
-	c.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
-	r := until(t, c, id, func(r record) bool { return r.Status == "cancelled" })
-	require.Equal(t, [4]int{items, 1, items - 1, 0}, counts(r))
+	const items, begun = 2100, 210
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "wait", ids(many(items)...)))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	runs := b.newRuns(t)
+	require.Len(t, runs, items)
+	var group sync.WaitGroup
+	for _, run := range runs[:begun] {
+		group.Go(func() {
+			_, err := b.batches.RunItems(t.Context(), run)
+			require.NoError(t, err)
+		})
+	}
+	group.Wait()
+	require.Equal(t, begun, b.count(t, "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NULL"))
+	c.Post(t, "/v1/execution-batches/"+b.id.String()+"/cancel", nil).Expect(http.StatusOK)
+	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, [4]int{items, 0, items, 0}, counts(b.record(t)))
 }

@@ -86,12 +86,15 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 	if look.IsWaiting && look.Token == nil && !r.plan.Effects {
 		return execution.Held, s.runPureChunk(ctx, run.TenantID, run.BatchID, run.FirstItem, r.plan)
 	}
-	if !look.IsWaiting || look.Token != nil {
-		r.note(r.goOn(ctx))
-	}
 	if look.IsWaiting && look.MayBegin {
-		r.note(execution.Held, r.begin(ctx, &look))
+		if err := r.take(ctx, &look); err != nil {
+			return execution.Held, err
+		}
 	}
+	if !look.IsWaiting || look.Token != nil {
+		r.note(r.goOn(ctx)) // after taking it: until then, who had it may begin something
+	}
+	r.begin(ctx)
 	r.running.Wait()
 	return r.end(ctx)
 }
@@ -120,26 +123,29 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 	return holding, nil
 }
 
-// begin takes the chunk and starts its items.
-func (r *chunkRun) begin(ctx context.Context, look *queries.BatchChunkLookRow) (err error) {
+// take takes the chunk, unless another is faster, who begins its items then.
+func (r *chunkRun) take(ctx context.Context, look *queries.BatchChunkLookRow) (err error) {
 	if r.custom, err = customOf(r.BatchID, look.CustomInput); err != nil {
 		return err
 	}
 	r.isTest = look.IsTest
 	token, chunk, err := r.takeChunk(ctx, r.TenantID, r.BatchID, r.FirstItem, look.Token)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // another was faster and begins them
+		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		r.token, r.chunk = token, chunk
 	}
-	r.token, r.chunk = token, chunk
-	for i := range chunk.ItemIndexes {
+	return err
+}
+
+// begin starts the items of the chunk, if this run has taken it.
+func (r *chunkRun) begin(ctx context.Context) {
+	for i := range r.chunk.ItemIndexes {
 		if !r.start(ctx, func(leave func()) (execution.Holding, error) { return r.runNew(ctx, i, leave) }) {
 			break
 		}
 	}
-	return nil
 }
 
 // start runs an item beside the others as soon as there is a place for it, which

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/jobs"
+	"tranche/queries"
 )
 
 // calling is a batch of several chunks whose items make two calls each, while the
@@ -258,5 +260,34 @@ func TestTwoProcessesShareABatch(t *testing.T) {
 		b.start(t.Context(), t, b.stages, b.runs)
 		b.start(t.Context(), t, other, b.runs)
 	}
+	b.complete(t, 1)
+}
+
+// What the statement of a process that is dead begins until its chunk is taken
+// goes on, too.
+func TestItemsBegunWhileTheirChunkIsTakenGoOn(t *testing.T) {
+	t.Parallel()
+	b := newCalling(t)
+	run, token := b.runs[0], uuid.New()
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = $1 WHERE first_item = $2", token, run.FirstItem)
+	require.NoError(t, err)
+	tx, err := b.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	now := time.Now()
+	begun, err := queries.New().BatchChunkItemsBegin(t.Context(), tx, queries.BatchChunkItemsBeginParams{
+		TenantID: b.tenantID, BatchID: b.id, LeaseProcessID: uuid.New(), Chunks: []int32{run.FirstItem}, Tokens: []uuid.UUID{token},
+		Ids: []uuid.UUID{uuid.Must(uuid.NewV7())}, ChunkTokens: []uuid.UUID{token}, LeaseTokens: []uuid.UUID{uuid.New()},
+		ItemIndexes: []int32{run.FirstItem}, RowNumbers: []int32{0}, FileNames: []string{""}, BorrowerIds: []string{""},
+		StartedAt: []time.Time{now}, DeadlineAt: []time.Time{now.Add(time.Hour)}, TasksCompleted: []int32{0}, TasksFailed: []int32{0},
+		Inputs: []string{`{}`}, States: []string{""},
+	})
+	require.NoError(t, err)
+	require.Len(t, begun, 1)
+	b.start(t.Context(), t, b.stages, b.runs)
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, waitMax, tick)
+	require.NoError(t, tx.Commit(t.Context()))
 	b.complete(t, 1)
 }

@@ -76,12 +76,15 @@ func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Durati
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting, ok := c.batches[batchID]
-	if !ok || waiting.isOver(now) {
+	if !ok {
 		return 0
 	}
 	open := c.circuits[circuitKey{tenantID, waiting.host}]
 	if open == nil || open.failures < circuitFailures {
 		delete(c.batches, batchID)
+		return 0
+	}
+	if waiting.isOver(now) {
 		return 0
 	}
 	if wait := open.nextTry.Sub(now); wait > 0 {

@@ -31,3 +31,28 @@ func TestCircuitOfItem(t *testing.T) {
 	late.report(host, true)
 	require.Empty(t, late.down())
 }
+
+// A batch may wait for as long again once its host was reached, also where it had
+// waited for as long as it may.
+func TestPatienceBeginsAnew(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 2, 9, 25, 0, time.UTC)
+	c, batchID := &circuits{}, uuid.New()
+	key := circuitKey{uuid.New(), "bureau.example:443"}
+	fail := func() {
+		for range circuitFailures {
+			c.report(key, false, now)
+		}
+		c.hold(key, batchID, now)
+	}
+	fail()
+	require.Positive(t, c.admit(key.tenantID, batchID, now))
+	now = now.Add(circuitPatience)
+	require.Zero(t, c.admit(key.tenantID, batchID, now), "what is not reached for so long fails")
+	require.True(t, c.isOver(batchID, now))
+	c.report(key, true, now)
+	require.Zero(t, c.admit(key.tenantID, batchID, now))
+	require.False(t, c.isOver(batchID, now))
+	fail()
+	require.Positive(t, c.admit(key.tenantID, batchID, now))
+}

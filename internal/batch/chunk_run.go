@@ -39,8 +39,8 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	}
 	defer leave()
 	c, err := s.getChunk(ctx, tenantID, batchID, first)
-	if err != nil || c == nil || !c.row.MayBegin {
-		return err
+	if err != nil || c == nil || !c.row.MayBegin || c.row.Token != nil {
+		return err // taken meanwhile, it is another's
 	}
 	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)

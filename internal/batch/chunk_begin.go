@@ -167,7 +167,12 @@ func (r *chunkRun) start(ctx context.Context, run func(leave func()) (execution.
 	}
 	r.running.Go(func() {
 		defer leave()
-		r.note(run(leave))
+		holding := execution.Held
+		err := safely(func() (err error) {
+			holding, err = run(leave)
+			return err
+		})
+		r.note(holding, err)
 	})
 	return true
 }

@@ -20,7 +20,8 @@ func inOrder[In, Out any](
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
 	results := make(chan chan Out, aheadMax) // of what is being worked on
-	group.Go(func() error {
+	begin := func(do func() error) { group.Go(func() error { return safely(do) }) }
+	begin(func() error {
 		defer close(results)
 		return source(func(in In) error {
 			result := make(chan Out, 1)
@@ -29,7 +30,7 @@ func inOrder[In, Out any](
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			group.Go(func() error {
+			begin(func() error {
 				out, err := work(ctx, in)
 				if err == nil {
 					result <- out
@@ -39,7 +40,7 @@ func inOrder[In, Out any](
 			return nil
 		})
 	})
-	group.Go(func() error {
+	begin(func() error {
 		for result := range results {
 			select {
 			case out := <-result:

@@ -1,0 +1,43 @@
+package batch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/execution"
+)
+
+// A panic beside a job is the job's error, and gives back its place.
+func TestPanicsAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"source", "work", "sink"} {
+		fail := func(at string) {
+			if at == where {
+				panic("broken")
+			}
+		}
+		err := inOrder(t.Context(), func(yield func(int) error) error {
+			fail("source")
+			return yield(1)
+		}, func(context.Context, int) (int, error) {
+			fail("work")
+			return 1, nil
+		}, func(int) error {
+			fail("sink")
+			return nil
+		})
+		require.ErrorContains(t, err, "panic: broken", where)
+	}
+
+	s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
+	for range 2 {
+		r := &chunkRun{Service: s}
+		require.True(t, r.start(t.Context(), func(func()) (execution.Holding, error) { panic("broken") }))
+		r.running.Wait()
+		_, err := r.end(t.Context())
+		require.ErrorContains(t, err, "panic: broken")
+	}
+}

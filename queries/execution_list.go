@@ -136,6 +136,7 @@ type scan int
 
 const (
 	inOrder scan = iota // one index, until there is enough
+	paged               // the same in the list's order
 	within              // one index that has every column, without the table
 	byName              // the few rows that one or several indexes name
 	anyScan             // what the planner thinks best
@@ -144,15 +145,24 @@ const (
 // Settings returns the statement that makes the planner keep to the scans and plan
 // with the values, until the end of the transaction.
 func (s *Statement) Settings() (sql string, args []any) {
-	rows, covered, bitmaps := s.scan == inOrder, s.scan != byName, s.scan == byName
+	rows, covered, bitmaps := s.scan == inOrder || s.scan == paged, s.scan != byName, s.scan == byName
 	if s.scan == anyScan {
 		rows, bitmaps = true, true
 	}
 	return `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true),
 		set_config('work_mem', '64MB', true), set_config('random_page_cost', '1', true), set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', $1, true),
-		set_config('enable_indexonlyscan', $2, true), set_config('enable_bitmapscan', $3, true)`,
-		[]any{strconv.FormatBool(rows), strconv.FormatBool(covered), strconv.FormatBool(bitmaps)}
+		set_config('enable_indexonlyscan', $2, true), set_config('enable_bitmapscan', $3, true), set_config('enable_sort', (` + sorts + `)::text, true)`,
+		[]any{strconv.FormatBool(rows), strconv.FormatBool(covered), strconv.FormatBool(bitmaps), s.scan == paged}
 }
+
+// sorts is whether the planner may sort. Where a partition has more than doubled
+// since it was analyzed, as it does in the minute after a large batch has begun,
+// the planner takes what is there for a few rows that are soon sorted: then a page
+// must be read in the list's order, which finds it at once among so many.
+const sorts = `
+SELECT NOT $4::boolean OR NOT EXISTS (
+    SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'executions'::regclass AND pg_relation_size(c.oid) > 2 * c.relpages * current_setting('block_size')::bigint)`
 
 // queue adds the statement to a flight, which is one transaction.
 func (s *Statement) queue(batch *pgx.Batch, read func(pgx.Rows) error) {
@@ -188,7 +198,7 @@ func (p *ExecutionListParams) page() Statement {
 		b.Where("e.id < " + b.Var(p.After))
 	}
 	b.Limit(p.Limit).Offset(p.Offset)
-	return p.inOrder(b)
+	return p.inOrder(b, paged)
 }
 
 // pageOf reads the executions of the page that is among all that match.
@@ -210,7 +220,7 @@ func (p *ExecutionListParams) pageOf(ids []uuid.UUID) Statement {
 	ids = ids[min(p.Offset, len(ids)):]
 	b := p.rows()
 	b.Where(b.Equal("e.tenant_id", p.TenantID), "e.id = ANY ("+b.Var(ids[:min(p.Limit, len(ids))])+"::uuid[])")
-	return p.inOrder(b)
+	return p.inOrder(b, inOrder)
 }
 
 // along finds all that match in one way, or counts them up to CountMax.
@@ -235,14 +245,14 @@ func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
 }
 
 // inOrder makes a statement of rows in the list's order.
-func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder) Statement {
+func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) Statement {
 	if p.Ascending {
 		b.OrderBy("e.id")
 	} else {
 		b.OrderBy("e.id DESC")
 	}
 	sql, args := b.Build()
-	return Statement{sql, args, inOrder}
+	return Statement{sql, args, s}
 }
 
 // narrow adds the conditions of the filters, each in the form that an index of

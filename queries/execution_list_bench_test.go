@@ -178,10 +178,7 @@ func generateExecutions(tb testing.TB, pool *pgxpool.Pool, rows int) uuid.UUID {
 	tenantID := pgtest.Tenant(tb, pool, func(p *queries.SysTenantInsertParams) { p.Slug = "bench" }).ID
 	other := pgtest.Tenant(tb, pool).ID
 	for _, tenant := range []uuid.UUID{tenantID, other} {
-		exec(tb, pool, `INSERT INTO workflow_aliases (tenant_id, alias, latest_version) SELECT $1, 'alias-' || a, 3 FROM generate_series(1, 12) a`, tenant)
-		exec(tb, pool, `INSERT INTO workflows (id, tenant_id, alias, version, name, status, type, input_schema, tasks, edges)
-			SELECT gen_random_uuid(), $1, 'alias-' || a, v, 'x', 'active', CASE WHEN a % 3 = 0 THEN 'check' ELSE 'scoring' END, '{}', '[]', '[]'
-			FROM generate_series(1, 12) a, generate_series(1, 3) v`, tenant)
+		insertWorkflows(tb, pool, tenant)
 	}
 	// The indexes are built after the rows, which is several times faster.
 	rebuild := dropIndexes(tb, pool)
@@ -192,6 +189,15 @@ func generateExecutions(tb testing.TB, pool *pgxpool.Pool, rows int) uuid.UUID {
 	}
 	exec(tb, pool, `VACUUM ANALYZE executions`)
 	return tenantID
+}
+
+// insertWorkflows makes twelve aliases with three versions each.
+func insertWorkflows(tb testing.TB, pool *pgxpool.Pool, tenantID uuid.UUID) {
+	tb.Helper()
+	exec(tb, pool, `INSERT INTO workflow_aliases (tenant_id, alias, latest_version) SELECT $1, 'alias-' || a, 3 FROM generate_series(1, 12) a`, tenantID)
+	exec(tb, pool, `INSERT INTO workflows (id, tenant_id, alias, version, name, status, type, input_schema, tasks, edges)
+		SELECT gen_random_uuid(), $1, 'alias-' || a, v, 'x', 'active', CASE WHEN a % 3 = 0 THEN 'check' ELSE 'scoring' END, '{}', '[]', '[]'
+		FROM generate_series(1, 12) a, generate_series(1, 3) v`, tenantID)
 }
 
 func dropIndexes(tb testing.TB, pool *pgxpool.Pool) (definitions []string) {

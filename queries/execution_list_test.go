@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
@@ -49,6 +50,50 @@ func TestExecutionListHasOnePageHoweverFarIsCounted(t *testing.T) {
 		}
 	}
 	require.Greater(t, capped, 50)
+}
+
+// A page among many executions that were written a moment ago, of which the
+// planner has no statistics, is read without reading all of them.
+func TestExecutionListReadsAPageOfWhatIsNotAnalyzed(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tenantID := pgtest.Tenant(t, pool).ID
+	insertWorkflows(t, pool, tenantID)
+	insertExecutions(t, pool, tenantID, 5000)
+	var workflowIDs []uuid.UUID
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT array_agg(id) FROM workflows WHERE tenant_id = $1 AND alias = 'alias-1'`, tenantID).Scan(&workflowIDs))
+	for name, p := range map[string]queries.ExecutionListParams{
+		"all":                {},
+		"status":             {Status: "completed"},
+		"status, no tests":   {Status: "completed", ExcludeTests: true},
+		"workflow":           {WorkflowIDs: workflowIDs},
+		"workflow, oldest":   {WorkflowIDs: workflowIDs, Ascending: true},
+		"workflow, status":   {WorkflowIDs: workflowIDs, Status: "completed"},
+		"status, from":       {Status: "completed", CreatedFrom: monthStart()},
+		"workflow, no tests": {WorkflowIDs: workflowIDs, ExcludeTests: true},
+	} {
+		p.TenantID, p.Limit, p.CountMax = tenantID, 11, 100
+		statements, err := p.Statements(t.Context(), pool)
+		require.NoError(t, err)
+		page := statements[len(statements)-1]
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			settings, args := page.Settings()
+			_, err := tx.Exec(t.Context(), settings, args...)
+			require.NoError(t, err)
+			var plans []struct {
+				Plan struct {
+					Rows float64 `json:"Actual Rows"`
+					Hit  int     `json:"Shared Hit Blocks"`
+					Read int     `json:"Shared Read Blocks"`
+				}
+			}
+			values := append([]any{pgx.QueryExecModeCacheDescribe}, page.Args...)
+			require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+page.SQL, values...).Scan(&plans))
+			require.EqualValues(t, p.Limit, plans[0].Plan.Rows, name)
+			require.Less(t, plans[0].Plan.Hit+plans[0].Plan.Read, 50, "blocks read: %s", name)
+			return nil
+		}))
+	}
 }
 
 // The bounds of ids that belong to a period hold every id of a moment in it.

@@ -133,6 +133,14 @@ RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
 WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
+-- name: ExecutionLetGo :execrows
+-- Lets go of an execution that met an error, for its job to try again. An item's
+-- time limit begins anew: by that the job of its chunk finds it. No row: the lease
+-- was lost before.
+UPDATE executions e SET lease_token = NULL, lease_process_id = NULL,
+    started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
+WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid;
+
 -- name: ExecutionGetStatus :one
 SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed
 FROM executions WHERE tenant_id = @tenant_id AND id = @id;

@@ -420,6 +420,29 @@ func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeas
 	return i, err
 }
 
+const executionLetGo = `-- name: ExecutionLetGo :execrows
+UPDATE executions e SET lease_token = NULL, lease_process_id = NULL,
+    started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
+WHERE e.tenant_id = $1 AND e.id = $2 AND e.lease_token = $3::uuid
+`
+
+type ExecutionLetGoParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	LeaseToken uuid.UUID
+}
+
+// Lets go of an execution that met an error, for its job to try again. An item's
+// time limit begins anew: by that the job of its chunk finds it. No row: the lease
+// was lost before.
+func (q *Queries) ExecutionLetGo(ctx context.Context, db DBTX, arg ExecutionLetGoParams) (int64, error) {
+	result, err := db.Exec(ctx, executionLetGo, arg.TenantID, arg.ID, arg.LeaseToken)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const executionRetry = `-- name: ExecutionRetry :exec
 WITH retried AS (
     UPDATE executions e SET

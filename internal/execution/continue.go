@@ -131,17 +131,20 @@ func lost(err error) (Holding, error) {
 // lease makes this process the holder of an execution and loads what it needs
 // to go on. pgx.ErrNoRows: somebody else holds it or has ended it.
 func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan) (*run, error) {
-	token, now := uuid.New(), s.Clock()
+	now, r := s.Clock(), &run{service: s, tenantID: tenantID, id: id, token: uuid.New()}
 	row, err := queries.New().ExecutionLease(ctx, s.Pool, queries.ExecutionLeaseParams{
-		TenantID: tenantID, ID: id, LeaseToken: token, LeaseProcessID: s.ProcessID,
+		TenantID: tenantID, ID: id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
 		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})
-	if err != nil {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
-	r := &run{service: s, tenantID: tenantID, id: id, token: token, tags: row.Tags, batchID: row.BatchID}
+	if err != nil {
+		return nil, r.giveUp(err) // the commit may have succeeded all the same
+	}
+	r.tags, r.batchID = row.Tags, row.BatchID
 	if r.engine, err = s.resumed(ctx, plan, tenantID, id, row); err != nil {
-		return nil, err
+		return nil, r.giveUp(err)
 	}
 	r.connect()
 	return r, nil

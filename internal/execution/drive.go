@@ -43,10 +43,10 @@ func (r *run) drive(ctx context.Context) (*Finished, error) {
 		if ctx.Err() != nil {
 			return nil, errors.Join(errStopping, r.handOver(ctx))
 		}
-		return nil, err
+		return nil, r.giveUp(err)
 	}
 	if verdict.Outcome == nil {
-		return nil, r.suspend(ctx, verdict.WakeAt)
+		return nil, r.giveUp(r.suspend(ctx, verdict.WakeAt))
 	}
 	return finished(r, verdict.Outcome)
 }
@@ -135,11 +135,20 @@ func (r *run) record(ctx context.Context) error {
 	return nil
 }
 
+// giveUp returns the error that kept this process from going on. Unless it is
+// that the lease is lost, the job's next try, here or elsewhere, needs it.
+func (r *run) giveUp(err error) error {
+	if err != nil && r.request == nil && !errors.Is(err, errLeaseLost) {
+		r.service.running.Go(func() { r.letGo(r.service.life) })
+	}
+	return err
+}
+
+// letGo lets go of the lease, which may take until the database is back.
 func (r *run) letGo(ctx context.Context) {
 	ctx = postgres.WithTenant(ctx, r.tenantID)
 	_ = r.persist(ctx, func(ctx context.Context) (int64, error) {
-		_, err := queries.New().ExecutionUnlease(ctx, r.service.Pool, r.lease())
-		return 1, err
+		return queries.New().ExecutionLetGo(ctx, r.service.Pool, queries.ExecutionLetGoParams(r.lease()))
 	})
 }
 

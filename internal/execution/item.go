@@ -105,8 +105,10 @@ func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Con
 		return nil, HeldElsewhere, nil
 	case err != nil && ctx.Err() != nil && r.token != uuid.Nil:
 		err = errors.Join(errStopping, r.handOver(ctx))
+	case err != nil && r.token != uuid.Nil:
+		err = r.giveUp(err)
 	case err == nil && verdict.Outcome == nil:
-		err = r.suspend(ctx, verdict.WakeAt)
+		err = r.giveUp(r.suspend(ctx, verdict.WakeAt))
 	}
 	if err != nil || verdict.Outcome == nil {
 		holding, err := lost(err)

@@ -1,0 +1,62 @@
+package batch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+)
+
+// An item that met an error of the database goes on when its job comes back,
+// though the process that has begun it lives.
+func TestItemsGoOnAfterErrors(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]struct {
+		last   string // task of the workflow
+		table  string // that is away after the first call
+		status string // of the item at the end
+	}{
+		"in a chunk": {`{"id": "last", "type": "http-request", "config": {"method": "GET", "url": "%s/last"}}`, "execution_payloads", "completed"},
+		"recorded":   {`{"id": "last", "type": "wait-for-signal", "config": {}}`, "execution_signals", "running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			tenant := s.Tenant(t)
+			c := tenant.As(t, identity.RoleAdmin)
+			o := newTarget(t)
+			publish(t, c, `{"name": "Break", "alias": "break", "executionMode": "async", "inputSchema": {"type": "object"},
+				"tasks": [`+request("first", "GET", o.URL)+`, `+strings.ReplaceAll(broken.last, "%s", o.URL)+`],
+				"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
+			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "break", ids("A")))}
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			runs := b.newRuns(t)
+			require.Len(t, runs, 1)
+			b.live(t)
+			b.hold()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := b.batches.RunItems(t.Context(), runs[0])
+				ended <- err
+			}()
+			require.Eventually(t, func() bool { return o.count() == 1 }, waitMax, tick)
+			_, err := b.Pool.Exec(t.Context(), "ALTER TABLE "+broken.table+" RENAME TO away")
+			require.NoError(t, err)
+			b.release()
+			require.ErrorContains(t, <-ended, broken.table)
+			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO "+broken.table)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				holding, err := b.batches.RunItems(t.Context(), runs[0])
+				require.NoError(t, err)
+				return holding == execution.Held
+			}, waitMax, tick)
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE lease_token IS NULL AND status = '"+broken.status+"'"))
+		})
+	}
+}

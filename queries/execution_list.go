@@ -259,7 +259,9 @@ func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) State
 // table executions serves.
 func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 	b.Where(b.Equal("e.tenant_id", p.TenantID))
-	if p.WorkflowIDs != nil {
+	if len(p.WorkflowIDs) == 1 { // which an index always serves; of an array the planner may make a filter
+		b.Where(b.Equal("e.workflow_id", p.WorkflowIDs[0]))
+	} else if p.WorkflowIDs != nil {
 		b.Where("e.workflow_id = ANY (" + b.Var(p.WorkflowIDs) + "::uuid[])")
 	}
 	if p.BillableID != "" {

@@ -28,10 +28,10 @@ const (
 	exitUsage = 2 // the command line or the environment is wrong
 )
 
-// garbagePercent lets the heap grow to four times of what is in use before it is
+// garbagePercent lets the heap grow to three times of what is in use before it is
 // collected: items of batches leave much behind and keep little, and a fifth of
 // the processor time went into collecting.
-const garbagePercent = 300
+const garbagePercent = 200
 
 // threadsPerProcessor leaves threads to spare while batches compute on every
 // processor. Go itself looks for what has arrived from the network only when one

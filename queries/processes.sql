@@ -50,9 +50,5 @@ WHERE id IN (
     FOR UPDATE SKIP LOCKED
     LIMIT 10000);
 
--- name: SysJobRelease :exec
--- Makes a job that waits for later available at once.
-UPDATE river.river_job SET state = 'available', scheduled_at = now() WHERE id = @id AND state = 'scheduled';
-
 -- name: SysJobDeleteWaiting :exec
 DELETE FROM river.river_job WHERE id = @id AND state <> 'running';

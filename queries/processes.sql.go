@@ -20,16 +20,6 @@ func (q *Queries) SysJobDeleteWaiting(ctx context.Context, db DBTX, id int64) er
 	return err
 }
 
-const sysJobRelease = `-- name: SysJobRelease :exec
-UPDATE river.river_job SET state = 'available', scheduled_at = now() WHERE id = $1 AND state = 'scheduled'
-`
-
-// Makes a job that waits for later available at once.
-func (q *Queries) SysJobRelease(ctx context.Context, db DBTX, id int64) error {
-	_, err := db.Exec(ctx, sysJobRelease, id)
-	return err
-}
-
 const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :execrows
 WITH forgotten AS (
     DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'

@@ -29,8 +29,8 @@ const (
 )
 
 // garbagePercent lets the heap grow to three times of what is in use before it is
-// collected: items of batches leave much behind and keep little, and a fifth of
-// the processor time went into collecting.
+// collected. Items of batches leave much behind and keep little: at twice, which
+// is Go's own measure, collecting takes a fifth of the processor time.
 const garbagePercent = 200
 
 // threadsPerProcessor leaves threads to spare while batches compute on every

@@ -1,14 +1,15 @@
-// Package batch runs a workflow for many items: it reads their sources,
-// records every item as an execution, feeds them to the workers in windows,
-// counts what ends, and writes the output package. The stages are jobs; the
-// row of the batch says how far each has come, so that a stage that crashed
-// goes on where it was. It must not know HTTP.
+// Package batch runs a workflow for many items: it reads their sources, puts
+// the items into chunks, feeds these to the workers in windows, records every
+// item as an execution when it begins or ends, counts what ends, and writes the
+// output package. The stages are jobs; the row of the batch says how far each
+// has come, so that a stage that crashed goes on where it was. It must not know
+// HTTP.
 //
 // The life of a batch is in this order: Start (start.go), PreProcess
-// (preprocess.go), feeding (feed.go), RunItems (run.go), counting (finish.go,
-// gather.go), PostProcess (postprocess.go). control.go, cancel.go and retry.go
-// intervene. Files are read by table.go and
-// what it stands on, and written by report.go.
+// (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
+// chunk_begin.go), counting (finish.go, gather.go), PostProcess (postprocess.go).
+// control.go, cancel.go and retry.go intervene; turns.go says whose turn it is.
+// Files are read by table.go and what it stands on, and written by report.go.
 package batch
 
 import (

@@ -87,8 +87,8 @@ func (s *Service) runFresh(ctx context.Context, tenantID, batchID uuid.UUID, ite
 	})
 }
 
-// storeNext makes a state of an item durable that is recorded; false if it is not this
-// process'.
+// storeNext makes a state of a recorded item durable; false if the item is not
+// this process'.
 func (s *Service) storeNext(ctx context.Context, tenantID, batchID uuid.UUID, c *execution.Checkpoint) (isHeld bool, err error) {
 	written := &checkpoint{Checkpoint: c}
 	err = s.checkpoints.add(ctx, tenantID, batchID, written)

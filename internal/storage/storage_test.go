@@ -79,10 +79,11 @@ func TestTextIsCompressed(t *testing.T) {
 	var kept int
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT attcompression = 'l', (SELECT sum(pg_column_size(data)) FROM attachment_chunks)
 		FROM pg_attribute WHERE attrelid = 'attachment_chunks'::regclass AND attname = 'data'`).Scan(&isLZ4, &kept))
-	if !isLZ4 {
-		t.Skip("this server was built without LZ4")
+	if isLZ4 {
+		require.Less(t, kept, len(data)/4)
+	} else { // the server was built without it: as they are
+		require.GreaterOrEqual(t, kept, len(data))
 	}
-	require.Less(t, kept, len(data)/4)
 	file, err := b.store.Open(t.Context(), b.tenant, a.ID)
 	require.NoError(t, err)
 	require.NoError(t, iotest.TestReader(file, data))

@@ -128,11 +128,7 @@ func (e environment) serve(t *testing.T, args ...string) *running {
 		close(lines)
 		r.ended <- r.cmd.Wait()
 	}()
-	t.Cleanup(func() {
-		if r.cmd.ProcessState == nil {
-			_ = r.cmd.Process.Kill()
-		}
-	})
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // an error when it has ended
 	select {
 	case line, ok := <-lines:
 		require.True(t, ok, "it ended: %s", r.stderr.String())

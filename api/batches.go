@@ -50,7 +50,7 @@ type BatchRecord struct {
 	State            BatchState        `json:"state" doc:"How far it is."`
 	Outputs          BatchOutputs      `json:"outputs" doc:"What its stages gave."`
 	RawPackageID     string            `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
-	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** What befell it: TARGET_UNREACHABLE says that no connection to the host named by source could be made, and that items wait for it and are tried again."`
+	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** What befell it: TARGET_UNREACHABLE says that no connection to the host named by source could be made, and that items wait for it and are tried again; OUTPUT_FAILED that the output could not be written."`
 	Attempt          int               `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
 	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not."`
 	CreatedAt        Timestamp         `json:"createdAt" doc:"When it was accepted."`

@@ -334,7 +334,8 @@ UPDATE execution_batches SET status = CASE WHEN cancel_requested_at IS NULL THEN
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND draft_package_id = @package_id::uuid;
 
 -- name: BatchPostProcessingFail :execrows
-UPDATE execution_batches SET status = 'post_processing_failed', updated_at = now(), completed_at = now()
+UPDATE execution_batches SET status = 'post_processing_failed', notices = (notices::jsonb || @notice::jsonb)::json,
+    updated_at = now(), completed_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing';
 
 -- name: BatchPause :execrows

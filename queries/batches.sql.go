@@ -1689,17 +1689,19 @@ func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams)
 }
 
 const batchPostProcessingFail = `-- name: BatchPostProcessingFail :execrows
-UPDATE execution_batches SET status = 'post_processing_failed', updated_at = now(), completed_at = now()
-WHERE tenant_id = $1 AND id = $2 AND status = 'post_processing'
+UPDATE execution_batches SET status = 'post_processing_failed', notices = (notices::jsonb || $1::jsonb)::json,
+    updated_at = now(), completed_at = now()
+WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing'
 `
 
 type BatchPostProcessingFailParams struct {
+	Notice   []byte
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
 
 func (q *Queries) BatchPostProcessingFail(ctx context.Context, db DBTX, arg BatchPostProcessingFailParams) (int64, error) {
-	result, err := db.Exec(ctx, batchPostProcessingFail, arg.TenantID, arg.ID)
+	result, err := db.Exec(ctx, batchPostProcessingFail, arg.Notice, arg.TenantID, arg.ID)
 	if err != nil {
 		return 0, err
 	}

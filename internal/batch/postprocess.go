@@ -17,6 +17,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
+	"tranche/internal/workflow"
 	"tranche/queries"
 )
 
@@ -321,10 +322,21 @@ func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uui
 	})
 }
 
-// FailPostProcessing gives up a batch whose package cannot be written, and
-// reports whether it did: a batch in another status is left alone.
+// noticeOutputFailed is the code of a batch's notice that it has no output.
+const noticeOutputFailed = "OUTPUT_FAILED"
+
+// FailPostProcessing gives up a batch whose package cannot be written, which its
+// notices say, and reports whether it did: a batch in another status is left
+// alone.
 func (s *Service) FailPostProcessing(ctx context.Context, tenantID, batchID uuid.UUID) (bool, error) {
-	rows, err := s.q.BatchPostProcessingFail(ctx, s.Pool, queries.BatchPostProcessingFailParams{TenantID: tenantID, ID: batchID})
+	notice, err := json.Marshal(workflow.Notice{
+		Code: noticeOutputFailed, Level: workflow.LevelError, CreatedAt: s.Clock(),
+		Message: "the output could not be written, by an unexpected error; retry the batch with " + string(RetryPostProcessing),
+	})
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.q.BatchPostProcessingFail(ctx, s.Pool, queries.BatchPostProcessingFailParams{TenantID: tenantID, ID: batchID, Notice: notice})
 	if err != nil {
 		return false, postgres.Translate(fmt.Errorf("give up batch %s: %w", batchID, err))
 	}

@@ -22,10 +22,9 @@ import (
 
 // Limits of one request.
 const (
-	dialTimeout            = 5 * time.Second // name resolution included
-	tlsTimeout             = 5 * time.Second
-	responseHeadersTimeout = 30 * time.Second
-	responseHeadersMax     = 64 << 10
+	dialTimeout        = 5 * time.Second // name resolution included
+	tlsTimeout         = 5 * time.Second
+	responseHeadersMax = 64 << 10
 
 	// TimeoutDefault and TimeoutMax bound the whole exchange.
 	TimeoutDefault = 60 * time.Second
@@ -88,7 +87,6 @@ func New(open Exceptions) *Client {
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    tlsTimeout,
-			ResponseHeaderTimeout:  responseHeadersTimeout,
 			MaxResponseHeaderBytes: responseHeadersMax,
 			ForceAttemptHTTP2:      true,
 			IdleConnTimeout:        idleTimeout,

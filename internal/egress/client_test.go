@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -330,6 +333,38 @@ func TestAnswersAreBounded(t *testing.T) {
 		_, err := client.Do(t.Context(), Request{Method: "GET", URL: server.URL, Timeout: 300 * time.Millisecond})
 		requireReason(t, TimedOut, err)
 		require.Less(t, time.Since(began), 3*time.Second)
+	})
+	t.Run("late", func(t *testing.T) {
+		t.Parallel()
+		// The answer begins after 290 s, in the time of the test's bubble.
+		for timeout, want := range map[time.Duration]Reason{TimeoutMax: "", 289 * time.Second: TimedOut, 0: TimedOut} {
+			synctest.Test(t, func(t *testing.T) {
+				client := New(nil)
+				transport, _ := client.http.Transport.(*http.Transport)
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					ours, theirs := net.Pipe()
+					go func() {
+						defer theirs.Close()
+						if _, err := http.ReadRequest(bufio.NewReader(theirs)); err != nil {
+							return
+						}
+						time.Sleep(290 * time.Second)
+						_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlate")
+					}()
+					return ours, nil
+				}
+				defer time.Sleep(TimeoutMax) // until the other side has ended
+				began := time.Now()
+				answer, err := client.Do(t.Context(), Request{Method: "GET", URL: "http://bureau.example", Timeout: timeout})
+				if want != "" {
+					requireReason(t, want, err)
+					require.Equal(t, cmp.Or(timeout, TimeoutDefault), time.Since(began))
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, "late", string(answer.Body))
+			})
+		}
 	})
 	t.Run("reset", func(t *testing.T) {
 		t.Parallel()

@@ -240,9 +240,11 @@ func (r *httpRequest) unanswered(ctx context.Context, call *workflow.Call, err e
 	switch failed.Reason {
 	case egress.TooLarge:
 		result.Message = "the answer is larger than maxResponseBytes"
+	case egress.TimedOut:
+		result.Message, result.Retryable = "the service gave no usable answer in time", r.repeatable()
 	case egress.Unreachable:
 		result.Retryable = true
-	case egress.Broken, egress.TimedOut:
+	case egress.Broken:
 		result.Retryable = r.repeatable()
 	case egress.Refused, egress.Malformed: // would end the same way again
 	}

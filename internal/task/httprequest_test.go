@@ -426,7 +426,11 @@ func TestHTTPRequestLimits(t *testing.T) {
 
 	began := time.Now()
 	failed = failing(t, s.request(t, `{"url":"URL/slow","timeoutMs":100}`), `{}`)
+	require.Equal(t, workflow.CodeExternalService, failed.Code)
+	require.Equal(t, "the service gave no usable answer in time", failed.Message)
 	require.True(t, failed.Retryable)
+	failed = failing(t, s.request(t, `{"url":"URL/slow","method":"POST","timeoutMs":100}`), `{}`)
+	require.False(t, failed.Retryable, "it may have had its effect")
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 

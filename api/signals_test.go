@@ -113,15 +113,22 @@ func TestSubWorkflowsOverHTTP(t *testing.T) {
 	answer := c.Post(t, "/v1/workflows/outer/v1/execute", apitest.Raw(`{"n":1.10}`)).Expect(http.StatusOK)
 	require.Contains(t, string(answer.Body), `"output":{"n":2.2}`)
 
-	for tasks, field := range map[string]string{
-		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"v1"}}]`:                         "tasks[0].config",
-		`[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"v2"}}]`:                        "tasks[0].config",
-		`[{"id":"sub","type":"sub-workflow","config":{"alias":"self","version":"latest"}}]`:                     "tasks[0].config",
-		`[{"id":"e","type":"for-each","config":{"items":"[]","workflow":{"alias":"none","version":"latest"}}}]`: "tasks[0].config.workflow",
+	for tasks, fields := range map[string][]string{
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"v1"}}]`:                         {"tasks[0].config"},
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"v2"}}]`:                        {"tasks[0].config"},
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"self","version":"latest"}}]`:                     {"tasks[0].config"},
+		`[{"id":"e","type":"for-each","config":{"items":"[]","workflow":{"alias":"none","version":"latest"}}}]`: {"tasks[0].config.workflow"},
+		// Faults of the definition and of what it refers to are named at once.
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"v1","input":"{{ nothing }}"}}]`: {"tasks[0].config", "tasks[0].config.input"},
+		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"1"}}]`:                          {"tasks[0].config.version"},
+		`[{"id":"to","type":"transform","config":{"fields":{"a":"{{ callbackUrl(\"nope\") }}"}}}]`:              {"tasks[0].config.fields.a"},
 	} {
 		id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"self","tasks":`+tasks+`}`)).Expect(http.StatusCreated).Text("id")
-		c.Post(t, "/v2/workflows/"+id+"/publish", nil).ExpectProblem(http.StatusUnprocessableEntity, "UNPROCESSABLE_ENTITY", "", field)
-		require.Contains(t, string(c.Post(t, "/v2/workflows/"+id+"/validate", nil).Expect(http.StatusOK).Body), field)
+		c.Post(t, "/v2/workflows/"+id+"/publish", nil).ExpectProblem(http.StatusUnprocessableEntity, "UNPROCESSABLE_ENTITY", "", fields...)
+		found := string(c.Post(t, "/v2/workflows/"+id+"/validate", nil).Expect(http.StatusOK).Body)
+		for _, field := range fields {
+			require.Contains(t, found, `"`+field+`"`)
+		}
 		c.Delete(t, "/v2/workflows/"+id).Expect(http.StatusNoContent)
 	}
 

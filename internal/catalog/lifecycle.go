@@ -28,10 +28,7 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 		if current.Status != Draft {
 			return errStatus(Draft, "published", current.Status)
 		}
-		if plan, err = c.compile(current); err != nil {
-			return err
-		}
-		if err := c.checkReferences(ctx, tx, current, plan); err != nil {
+		if plan, err = c.check(ctx, tx, current); err != nil {
 			return err
 		}
 		row, err := c.queries.WorkflowPublish(ctx, tx, queries.WorkflowPublishParams{TenantID: tenantID, ID: id})
@@ -46,6 +43,34 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 	}
 	c.plans.put(published, plan)
 	return published, nil
+}
+
+// check returns the plan of a workflow that can be published. The error of one
+// that can not is fault.Unprocessable and names every fault, of the definition
+// as of the workflows that it runs.
+func (c *Catalog) check(ctx context.Context, db queries.DBTX, w *Workflow) (*workflow.Plan, error) {
+	definition, err := parse(w.Content, nil)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := workflow.Compile(definition, c.types)
+	if err != nil && !errors.Is(err, fault.Unprocessable) {
+		return nil, err
+	}
+	found := plan
+	if err != nil {
+		found = &workflow.Plan{References: workflow.References(definition, c.types)}
+	}
+	details, referenceErr := c.checkReferences(ctx, db, w, found)
+	switch {
+	case referenceErr != nil:
+		return nil, referenceErr
+	case err != nil:
+		return nil, fault.From(err).WithDetails(details...)
+	case len(details) > 0:
+		return nil, fault.New(fault.Unprocessable, "the definition has faults").WithDetails(details...)
+	}
+	return plan, nil
 }
 
 // compile returns the plan of a stored workflow. The types of its configs were
@@ -73,11 +98,8 @@ func (c *Catalog) Validate(ctx context.Context, tenantID, id uuid.UUID) (Validat
 	if err != nil {
 		return Validation{}, err
 	}
-	plan, err := c.compile(w)
-	if err != nil {
-		return Validation{Err: fault.From(err)}, nil
-	}
-	switch err := c.checkReferences(ctx, c.pool, w, plan); {
+	plan, err := c.check(ctx, c.pool, w)
+	switch {
 	case errors.Is(err, fault.Unprocessable):
 		return Validation{Err: fault.From(err)}, nil
 	case err != nil:

@@ -113,16 +113,15 @@ func (l *linker) latest(ctx context.Context, alias string) (version int, ok bool
 // checkReferences finds what is wrong with the workflows that a definition
 // runs: each must be active, none may run inside itself, and a synchronous one
 // cannot run one that waits.
-func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workflow, plan *workflow.Plan) error {
+func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workflow, plan *workflow.Plan) (details []fault.Detail, err error) {
 	if len(plan.References) == 0 {
-		return nil
+		return nil, nil
 	}
 	l := linker{catalog: c, db: db, tenantID: w.TenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{}}
-	var details []fault.Detail
 	for _, reference := range plan.References {
 		sub, active, err := l.find(ctx, reference.Ref)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		message := ""
 		switch {
@@ -134,22 +133,19 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 			message, err = l.checkChain(ctx, sub, []string{w.Alias, reference.Ref.Alias})
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if message != "" {
 			details = append(details, fault.Detail{Field: reference.Path, Message: message})
 		}
 	}
 	if err := l.visit(ctx, plan, 0); err != nil {
-		return err
+		return nil, err
 	}
 	if linked := plan.Link(l.subs, nil); linked.Waits() && w.ExecutionMode == string(workflow.ModeSync) {
 		details = append(details, fault.Detail{Field: "executionMode", Message: "must be async, because a workflow that it runs waits"})
 	}
-	if len(details) == 0 {
-		return nil
-	}
-	return fault.New(fault.Unprocessable, "the definition has faults").WithDetails(details...)
+	return details, nil
 }
 
 // checkChain says what is wrong with the workflows that a plan runs within the

@@ -174,6 +174,10 @@ func (x *Expression) TaskRefs() []string { return x.refs.tasks.sorted() }
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
 func (x *Expression) FieldRefs() []string { return x.refs.fields.sorted() }
 
+// WaitRefs returns the ids of the tasks that callbackUrl names, sorted; those
+// that are computed are not among them.
+func (x *Expression) WaitRefs() []string { return x.refs.waits.sorted() }
+
 // Constant returns the value of an expression that is a literal: a text, a
 // number with or without a minus, true, false or null.
 func (x *Expression) Constant() (any, bool) {
@@ -189,8 +193,9 @@ type names map[string]bool
 
 func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
-// refs are the tasks and the fields that something reads.
-type refs struct{ tasks, fields, fieldPaths names }
+// refs are the tasks and the fields that something reads, and the tasks of whose
+// waits it gives the addresses.
+type refs struct{ tasks, fields, fieldPaths, waits names }
 
 func (r *refs) addTask(id string) { addName(&r.tasks, id) }
 
@@ -208,6 +213,9 @@ func (r *refs) merge(other refs) {
 	}
 	for path := range other.fieldPaths {
 		addName(&r.fieldPaths, path)
+	}
+	for id := range other.waits {
+		addName(&r.waits, id)
 	}
 }
 

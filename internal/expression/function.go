@@ -53,6 +53,11 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 			return nil, err
 		}
 	}
+	if name == "callbackUrl" {
+		if id, ok := args[0].(*ast.StringNode); ok {
+			addName(&c.refs.waits, id.Value)
+		}
+	}
 	c.builds = true
 	compiled, err := c.all(args)
 	if err != nil {

@@ -151,5 +151,8 @@ func (t *Template) Source() string { return t.source }
 // TaskRefs returns the ids of the tasks that the template reads, sorted.
 func (t *Template) TaskRefs() []string { return t.refs.tasks.sorted() }
 
+// WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
+func (t *Template) WaitRefs() []string { return t.refs.waits.sorted() }
+
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
 func (t *Template) FieldRefs() []string { return t.refs.fields.sorted() }

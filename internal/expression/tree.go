@@ -57,6 +57,9 @@ func (t *Tree) Literal() (any, bool) { return t.value, t.fill == nil }
 // TaskRefs returns the ids of the tasks that the tree reads, sorted.
 func (t *Tree) TaskRefs() []string { return t.refs.tasks.sorted() }
 
+// WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
+func (t *Tree) WaitRefs() []string { return t.refs.waits.sorted() }
+
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
 func (t *Tree) FieldRefs() []string { return t.refs.fields.sorted() }
 

@@ -27,6 +27,7 @@ const (
 func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	c := compiler{types: types, ids: map[string]string{}}
 	plan := &Plan{Graph: c.graph("", def.Tasks, def.Edges, nil)}
+	c.checkAddresses()
 	plan.schema = c.schema("inputSchema", def.InputSchema)
 	plan.Mode = c.mode(def.ExecutionMode)
 	plan.Timeout = c.timeout(plan.Mode, def.TimeoutSeconds)
@@ -48,6 +49,13 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	return nil, err.WithDetails(c.faults...)
 }
 
+// References are the workflows that a definition runs, also where it has faults.
+func References(def Definition, types map[string]TaskType) []Reference {
+	c := compiler{types: types, ids: map[string]string{}}
+	c.graph("", def.Tasks, def.Edges, nil)
+	return c.references
+}
+
 // compiler collects what the compilation of one definition finds, over all its
 // nested graphs.
 type compiler struct {
@@ -62,6 +70,39 @@ type compiler struct {
 	waits    bool
 
 	references []Reference
+	addresses  []address
+}
+
+// address is a wait whose address an expression in a graph asks for.
+type address struct {
+	graph *graphBuilder
+	reference
+}
+
+// checkAddresses checks that expressions ask for the addresses only of waits in
+// their own graph and those around it. Unlike what an expression reads, a wait
+// may come after it, so all graphs are compiled first.
+func (c *compiler) checkAddresses() {
+	for _, a := range c.addresses {
+		var task *Task
+		for graph := a.graph; graph != nil && task == nil; {
+			if i, ok := graph.graph.Index(a.id); ok {
+				task = graph.graph.Tasks[i]
+			}
+			if graph.outer == nil {
+				break
+			}
+			graph = graph.outer.graph
+		}
+		switch {
+		case task != nil && task.Wait == nil:
+			c.fault(a.path, "", "asks for the address of task %s, which does not wait for a signal", a.id)
+		case task == nil && c.ids[a.id] != "":
+			c.fault(a.path, "", "asks for the address of task %s, which is in another graph", a.id)
+		case task == nil:
+			c.fault(a.path, "", "asks for the address of a task that does not exist")
+		}
+	}
 }
 
 func (c *compiler) fault(path string, code fault.SubCode, format string, args ...any) {

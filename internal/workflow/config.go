@@ -228,7 +228,7 @@ func (c *ConfigReader) Template(name string) *expression.Template {
 		c.Fault(name, "%s", err)
 		return nil
 	}
-	c.task.refer(join(c.path, name), template.TaskRefs())
+	c.task.refer(join(c.path, name), template)
 	return template
 }
 
@@ -253,7 +253,7 @@ func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression 
 		c.Fault(path, "%s", err)
 		return nil
 	}
-	c.task.refer(join(c.path, path), compiled.TaskRefs())
+	c.task.refer(join(c.path, path), compiled)
 	return compiled
 }
 
@@ -269,7 +269,7 @@ func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
 	if len(faults) > 0 {
 		return nil
 	}
-	c.task.refer(join(c.path, path), tree.TaskRefs())
+	c.task.refer(join(c.path, path), tree)
 	return tree
 }
 
@@ -330,6 +330,10 @@ func (c *ConfigReader) Workflow() Ref {
 	ref := Ref{Alias: c.Text("alias"), Version: c.Text("version")}
 	if ref.Version != "" && ref.Version != Latest && !versionPattern.MatchString(ref.Version) {
 		c.Fault("version", "must be a version such as v1, or %s", Latest)
+		return ref
+	}
+	if ref.Alias == "" || ref.Version == "" {
+		return ref
 	}
 	c.task.compiler.references = append(c.task.compiler.references, Reference{Path: c.path, Ref: ref})
 	return ref

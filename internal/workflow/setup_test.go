@@ -78,10 +78,18 @@ func (nest) Compile(c *workflow.ConfigReader) workflow.Program {
 	return sampleProgram{}
 }
 
+// signal is a task type that waits for a signal.
+type signal struct{}
+
+func (signal) Compile(c *workflow.ConfigReader) workflow.Program {
+	c.Wait(&workflow.Wait{})
+	return sampleProgram{}
+}
+
 func types() map[string]workflow.TaskType {
 	return map[string]workflow.TaskType{
 		"step": sample{}, "call": sample{effect: true}, "pause": sample{waits: true},
-		"switch": chooser{}, "nest": nest{},
+		"switch": chooser{}, "nest": nest{}, "signal": signal{},
 	}
 }
 

@@ -76,9 +76,18 @@ func (t *taskConfig) reader(path string, members map[string]any, scope expressio
 	return r
 }
 
-func (t *taskConfig) refer(path string, ids []string) {
-	for _, id := range ids {
+// refers is what may refer to other tasks: an expression, a template or a tree.
+type refers interface {
+	TaskRefs() []string
+	WaitRefs() []string
+}
+
+func (t *taskConfig) refer(path string, to refers) {
+	for _, id := range to.TaskRefs() {
 		t.refs = append(t.refs, reference{path, id})
+	}
+	for _, id := range to.WaitRefs() {
+		t.compiler.addresses = append(t.compiler.addresses, address{t.graph, reference{path, id}})
 	}
 }
 

@@ -146,6 +146,16 @@ func TestCompileFaults(t *testing.T) {
 			"tasks[1].config.output: refers to a task that does not exist",
 			"tasks[2].config.parts[0].expr: refers to task b, which is no ancestor of this one",
 		}},
+		"addresses of waits": {`{"tasks":[
+				{"id":"a","type":"step","config":{"url":"{{ callbackUrl('w') }}{{ callbackUrl('a') }}","when":"callbackUrl(\"nowhere\") == input.x","output":["{{ callbackUrl(input.id) }}"]}},
+				{"id":"n","type":"nest","config":{"tasks":[{"id":"x","type":"step","config":{"url":"{{ callbackUrl('w') + callbackUrl('v') }}"}},{"id":"v","type":"signal"}],
+					"edges":[{"source":"start","target":"x"},{"source":"x","target":"v"}]}},
+				{"id":"w","type":"signal","config":{"when":"callbackUrl('v') == ''"}}],
+				"edges":[{"source":"start","target":"a"},{"source":"a","target":"n"},{"source":"n","target":"w"}]}`, []string{
+			"tasks[0].config.url: asks for the address of task a, which does not wait for a signal",
+			"tasks[0].config.when: asks for the address of a task that does not exist",
+			"tasks[2].config.when: asks for the address of task v, which is in another graph",
+		}},
 		"named edges": {`{"tasks":[
 				{"id":"s","type":"switch","config":{"cases":[{"when":"true","goto":"a"},{"when":"true","goto":"nowhere"},{"when":"true","goto":"d"}],"default":"b","onError":{"goto":"s"}}},
 				{"id":"a","type":"step"},{"id":"b","type":"step","config":{"onError":{}}},{"id":"c","type":"step","config":{"onError":{"goto":"d"}}},{"id":"d","type":"step"}],

@@ -48,6 +48,7 @@ func (e *rowError) Error() string { return e.reason }
 
 var (
 	errRowTooLong    = fmt.Errorf("the row is longer than %d bytes", rowBytesMax)
+	errNoPlace       = errors.New("a file has no place before its beginning")
 	errTableTooLarge = fmt.Errorf("the table is larger than %d bytes", int64(tableBytesMax))
 )
 
@@ -99,8 +100,12 @@ type placeReader struct {
 	seeker io.Seeker
 }
 
-// ReadAt implements io.ReaderAt.
+// ReadAt implements io.ReaderAt. That there is no such place is the fault of
+// whoever names it, not of the source.
 func (r *placeReader) ReadAt(p []byte, offset int64) (int, error) {
+	if offset < 0 {
+		return 0, errNoPlace
+	}
 	if _, r.source.err = r.seeker.Seek(offset, io.SeekStart); r.source.err != nil {
 		return 0, r.source.err
 	}

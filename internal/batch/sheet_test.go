@@ -3,9 +3,12 @@ package batch
 import (
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +26,9 @@ func spreadsheet(t *testing.T, rows string) []byte {
 		`<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>`+rows+`</sheetData></worksheet>`)
 }
 
-// repacked writes a spreadsheet with another content of one of its parts.
-func repacked(t *testing.T, f *excelize.File, name, content string) []byte {
+// repacked writes a spreadsheet with another content of one of its parts, and
+// what its archive says of each beyond the usual.
+func repacked(t testing.TB, f *excelize.File, name, content string, extra ...byte) []byte {
 	t.Helper()
 	var plain, changed bytes.Buffer
 	require.NoError(t, f.Write(&plain))
@@ -32,7 +36,7 @@ func repacked(t *testing.T, f *excelize.File, name, content string) []byte {
 	require.NoError(t, err)
 	w := zip.NewWriter(&changed)
 	for _, part := range r.File {
-		to, err := w.Create(part.Name)
+		to, err := w.CreateHeader(&zip.FileHeader{Name: part.Name, Method: zip.Deflate, Extra: extra})
 		require.NoError(t, err)
 		if part.Name == name {
 			_, err = io.WriteString(to, content)
@@ -176,22 +180,95 @@ func TestSheetRefusesFiles(t *testing.T) {
 	}
 }
 
+// astray is a spreadsheet whose parts are said to begin at an offset that only a
+// ZIP64 archive can name.
+func astray(t testing.TB, offset uint64) []byte {
+	t.Helper()
+	const zip64, offsetAt = 1, 42 // of an entry of the central directory
+	file := repacked(t, excelize.NewFile(), "", "", binary.LittleEndian.AppendUint64([]byte{zip64, 0, 8, 0}, offset)...)
+	for at := 0; ; {
+		next := bytes.Index(file[at:], []byte("PK\x01\x02"))
+		if next < 0 {
+			return file
+		}
+		at += next + offsetAt
+		copy(file[at:], "\xFF\xFF\xFF\xFF")
+	}
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return packed.Bytes()
+}
+
+// Whatever an archive says of itself is a fault of the file, not of the service.
+func TestSheetRefusesAbsurdArchives(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []uint64{math.MaxUint64, math.MaxInt64, 1 << 63, 1 << 40} {
+		for name, file := range map[string][]byte{"a.xlsx": astray(t, offset), "a.xlsx.gz": gzipped(t, astray(t, offset))} {
+			_, err := readAll(name, bytes.NewReader(file))
+			require.EqualError(t, err, name+": this is not a spreadsheet of the format .xlsx, or it is broken or cut off")
+			var broken *FileError
+			require.ErrorAs(t, err, &broken)
+		}
+	}
+}
+
+// requireClear says that a file was read, or refused for a reason that names it.
+func requireClear(t *testing.T, items []item, err error) {
+	t.Helper()
+	var broken *FileError
+	if err != nil && (!errors.As(err, &broken) || broken.File == "" || broken.Reason == "") {
+		t.Fatalf("a fault of the file is no clear one: %v", err)
+	}
+	row := 1
+	for _, it := range items {
+		if it.row <= row {
+			t.Fatalf("row %d follows row %d", it.row, row)
+		}
+		row = it.row
+	}
+}
+
 func FuzzSheet(f *testing.F) {
 	for _, seed := range []string{sheetHeader + `<row r="2"><c r="A2" s="1"><v>44000</v></c></row>`, `<row><c t="s"><v>0</v></c></row>`, `<row r="1"><c r="A1"><f>1</f></c>`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, rows string) {
 		items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, rows)))
-		var broken *FileError
-		if err != nil && !errors.As(err, &broken) {
-			t.Fatalf("a fault of the file is not a FileError: %v", err)
+		requireClear(t, items, err)
+	})
+}
+
+// The other parts of a spreadsheet.
+func FuzzWorkbook(f *testing.F) {
+	parts := []string{"_rels/.rels", "xl/workbook.xml", "xl/_rels/workbook.xml.rels", "xl/styles.xml", "xl/sharedStrings.xml"}
+	archive, err := zip.NewReader(bytes.NewReader(repacked(f, excelize.NewFile(), "", "")), int64(len(repacked(f, excelize.NewFile(), "", ""))))
+	require.NoError(f, err)
+	for i, name := range parts {
+		if part, err := archive.Open(name); err == nil {
+			text, err := io.ReadAll(part)
+			require.NoError(f, err)
+			f.Add(uint8(i), string(text))
 		}
-		row := 1
-		for _, it := range items {
-			if it.row <= row {
-				t.Fatalf("row %d follows row %d", it.row, row)
-			}
-			row = it.row
-		}
+	}
+	f.Fuzz(func(t *testing.T, part uint8, content string) {
+		items, err := readAll("a.xlsx", bytes.NewReader(repacked(t, excelize.NewFile(), parts[int(part)%len(parts)], content)))
+		requireClear(t, items, err)
+	})
+}
+
+// The archive itself.
+func FuzzWorkbookArchive(f *testing.F) {
+	f.Add(repacked(f, excelize.NewFile(), "", ""))
+	f.Add(astray(f, 1<<63))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		items, err := readAll("a.xlsx", bytes.NewReader(file))
+		requireClear(t, items, err)
 	})
 }

@@ -72,8 +72,8 @@ type ExecutionNotice struct {
 	Code      string    `json:"code" doc:"What happened." example:"EXTERNAL_SERVICE_ERROR"`
 	Level     string    `json:"level" enum:"info,warning,error" doc:"How grave it is." example:"warning"`
 	Message   string    `json:"message" doc:"What happened, for people."`
-	TaskID    string    `json:"taskId,omitempty" doc:"The task it happened in." example:"bureau"`
-	Source    string    `json:"source,omitempty" doc:"The data source the task reads." example:"bureau"`
+	TaskID    string    `json:"taskId,omitempty" doc:"The task it happened in; of one in a nested graph its path, as each[3].score." example:"bureau"`
+	Source    string    `json:"source,omitempty" doc:"The data source that the task reads; in a notice of a batch the host." example:"bureau"`
 	CreatedAt Timestamp `json:"createdAt" doc:"When it happened."`
 }
 

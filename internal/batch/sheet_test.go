@@ -28,27 +28,27 @@ func spreadsheet(t *testing.T, rows string) []byte {
 
 // repacked writes a spreadsheet with another content of one of its parts, and
 // what its archive says of each beyond the usual.
-func repacked(t testing.TB, f *excelize.File, name, content string, extra ...byte) []byte {
-	t.Helper()
+func repacked(tb testing.TB, f *excelize.File, name, content string, extra ...byte) []byte {
+	tb.Helper()
 	var plain, changed bytes.Buffer
-	require.NoError(t, f.Write(&plain))
+	require.NoError(tb, f.Write(&plain))
 	r, err := zip.NewReader(bytes.NewReader(plain.Bytes()), int64(plain.Len()))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	w := zip.NewWriter(&changed)
 	for _, part := range r.File {
 		to, err := w.CreateHeader(&zip.FileHeader{Name: part.Name, Method: zip.Deflate, Extra: extra})
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		if part.Name == name {
 			_, err = io.WriteString(to, content)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			continue
 		}
 		from, err := part.Open()
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		_, err = io.Copy(to, from)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
-	require.NoError(t, w.Close())
+	require.NoError(tb, w.Close())
 	return changed.Bytes()
 }
 
@@ -182,10 +182,10 @@ func TestSheetRefusesFiles(t *testing.T) {
 
 // astray is a spreadsheet whose parts are said to begin at an offset that only a
 // ZIP64 archive can name.
-func astray(t testing.TB, offset uint64) []byte {
-	t.Helper()
+func astray(tb testing.TB, offset uint64) []byte {
+	tb.Helper()
 	const zip64, offsetAt = 1, 42 // of an entry of the central directory
-	file := repacked(t, excelize.NewFile(), "", "", binary.LittleEndian.AppendUint64([]byte{zip64, 0, 8, 0}, offset)...)
+	file := repacked(tb, excelize.NewFile(), "", "", binary.LittleEndian.AppendUint64([]byte{zip64, 0, 8, 0}, offset)...)
 	for at := 0; ; {
 		next := bytes.Index(file[at:], []byte("PK\x01\x02"))
 		if next < 0 {

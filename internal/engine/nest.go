@@ -414,7 +414,9 @@ func (s *step) stopTask(i int, status Status) {
 func (s *step) tally() Tally {
 	var o Outcome
 	for i, task := range s.graph.Tasks {
-		o.count(task, &s.tasks[i])
+		if o.count(task, &s.tasks[i]) {
+			o.Notices[len(o.Notices)-1].TaskID = s.path(i)
+		}
 	}
 	return Tally{o.TasksCompleted, o.TasksFailed, o.SourceFailed, o.Notices[:min(len(o.Notices), noticesMax)]}
 }

@@ -298,7 +298,26 @@ func TestNestedFailuresAreCountedAndNoticed(t *testing.T) {
 	require.Equal(t, 1, outcome.TasksFailed)
 	require.True(t, outcome.SourceFailed)
 	require.Len(t, outcome.Notices, 1)
-	require.Equal(t, "score", outcome.Notices[0].TaskID)
+	require.Equal(t, "each[1].score", outcome.Notices[0].TaskID)
+	require.Equal(t, "bureau", outcome.Notices[0].Source)
+}
+
+// A notice names the run of the task that it is of, however deep it is nested.
+func TestNoticesNamePaths(t *testing.T) {
+	t.Parallel()
+	w := &world{tasks: map[string]behaviour{
+		"each[0].poll[0].score": fails(external(503, 0)), "each[1].poll[1].score": fails(external(503, 0)), "each[1].after": fails(own("LATE")),
+	}}
+	plan := w.plan(t, "start>each each>last", `each each {"items":"input.items","edges":[{"source":"start","target":"poll"},{"source":"poll","target":"after"}],"tasks":[
+		{"id":"poll","type":"loop","config":{"until":"index == 1","tasks":[{"id":"score","type":"effect","config":{"onError":"continue"}}]}},
+		{"id":"after","type":"effect","config":{"onError":"continue"}}]}`, `last effect {"onError":"continue"}`)
+	w.tasks["last"] = fails(own("LAST"))
+	outcome, _ := w.runNested(t, plan, items(2))
+	var paths []string
+	for _, notice := range outcome.Notices {
+		paths = append(paths, notice.TaskID)
+	}
+	require.Equal(t, []string{"each[0].poll[0].score", "each[1].poll[1].score", "each[1].after", "last"}, paths)
 }
 
 func TestWaitForSignal(t *testing.T) {

@@ -64,8 +64,8 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 }
 
 // count adds one task to the counters, those of its ended nested runs included,
-// and, if its failure was handled, a notice.
-func (o *Outcome) count(task *workflow.Task, t *TaskState) {
+// and, if its failure was handled, a notice, which is the last one then.
+func (o *Outcome) count(task *workflow.Task, t *TaskState) (noticed bool) {
 	if t.Nested != nil {
 		inner := t.Nested.total()
 		o.TasksCompleted += inner.TasksCompleted
@@ -79,15 +79,17 @@ func (o *Outcome) count(task *workflow.Task, t *TaskState) {
 	case StatusFailed:
 		o.TasksFailed++
 		if task.OnError.Mode == workflow.ErrorFail {
-			return
+			return false
 		}
 		o.SourceFailed = o.SourceFailed || task.Source != "" && task.OnError.Mode == workflow.ErrorContinue
 		o.Notices = append(o.Notices, workflow.Notice{
 			Code: t.Error.Code, Level: workflow.LevelWarning, Message: t.Error.Message,
 			TaskID: task.ID, Source: task.Source, CreatedAt: t.CompletedAt,
 		})
+		return true
 	default:
 	}
+	return false
 }
 
 func (o *Outcome) end(task *workflow.Task, t *TaskState) {

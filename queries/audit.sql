@@ -1,13 +1,24 @@
 -- name: AuditEventInsert :exec
+-- Without a tenant: of the whole installation.
 INSERT INTO audit_events (id, tenant_id, actor, action, subject, request_id)
-VALUES (@id, @tenant_id, @actor, @action, @subject, sqlc.narg(request_id));
+VALUES (@id, sqlc.narg(tenant_id), @actor, @action, @subject, sqlc.narg(request_id));
 
 -- name: AuditEventList :many
 -- Oldest first of the newest.
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = @tenant_id AND e.at >= @since AND starts_with(e.action, @action::text)
+    WHERE e.tenant_id = @tenant_id::uuid AND e.at >= @since AND starts_with(e.action, @action::text)
+    ORDER BY e.id DESC LIMIT @count_max
+) newest
+ORDER BY id;
+
+-- name: SysAuditEventList :many
+-- Those of the whole installation, in the same way.
+SELECT id, at, actor, action, subject, request_id FROM (
+    SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
+    FROM audit_events e
+    WHERE e.tenant_id IS NULL AND e.at >= @since AND starts_with(e.action, @action::text)
     ORDER BY e.id DESC LIMIT @count_max
 ) newest
 ORDER BY id;

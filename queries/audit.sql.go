@@ -19,13 +19,14 @@ VALUES ($1, $2, $3, $4, $5, $6)
 
 type AuditEventInsertParams struct {
 	ID        uuid.UUID
-	TenantID  uuid.UUID
+	TenantID  *uuid.UUID
 	Actor     string
 	Action    string
 	Subject   string
 	RequestID *string
 }
 
+// Without a tenant: of the whole installation.
 func (q *Queries) AuditEventInsert(ctx context.Context, db DBTX, arg AuditEventInsertParams) error {
 	_, err := db.Exec(ctx, auditEventInsert,
 		arg.ID,
@@ -42,7 +43,7 @@ const auditEventList = `-- name: AuditEventList :many
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = $1 AND e.at >= $2 AND starts_with(e.action, $3::text)
+    WHERE e.tenant_id = $1::uuid AND e.at >= $2 AND starts_with(e.action, $3::text)
     ORDER BY e.id DESC LIMIT $4
 ) newest
 ORDER BY id
@@ -79,6 +80,59 @@ func (q *Queries) AuditEventList(ctx context.Context, db DBTX, arg AuditEventLis
 	items := []AuditEventListRow{}
 	for rows.Next() {
 		var i AuditEventListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Actor,
+			&i.Action,
+			&i.Subject,
+			&i.RequestID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysAuditEventList = `-- name: SysAuditEventList :many
+SELECT id, at, actor, action, subject, request_id FROM (
+    SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
+    FROM audit_events e
+    WHERE e.tenant_id IS NULL AND e.at >= $1 AND starts_with(e.action, $2::text)
+    ORDER BY e.id DESC LIMIT $3
+) newest
+ORDER BY id
+`
+
+type SysAuditEventListParams struct {
+	Since    time.Time
+	Action   string
+	CountMax int32
+}
+
+type SysAuditEventListRow struct {
+	ID        uuid.UUID
+	At        time.Time
+	Actor     string
+	Action    string
+	Subject   string
+	RequestID *string
+}
+
+// Those of the whole installation, in the same way.
+func (q *Queries) SysAuditEventList(ctx context.Context, db DBTX, arg SysAuditEventListParams) ([]SysAuditEventListRow, error) {
+	rows, err := db.Query(ctx, sysAuditEventList, arg.Since, arg.Action, arg.CountMax)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysAuditEventListRow{}
+	for rows.Next() {
+		var i SysAuditEventListRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.At,

@@ -19,7 +19,7 @@ const auditCountMax = 1_000_000
 
 // auditCommand shows the audit trail.
 type auditCommand struct {
-	Tenant   string        `name:"tenant" env:"TRANCHE_AUDIT_TENANT" placeholder:"SLUG" help:"The tenant. Without one: refused requests that no token assigned to any."`
+	Tenant   string        `name:"tenant" env:"TRANCHE_AUDIT_TENANT" placeholder:"SLUG" help:"The tenant. Without one: what was done to the whole installation, and refused requests that no token assigned to any tenant."`
 	Since    time.Duration `name:"since" env:"TRANCHE_AUDIT_SINCE" default:"24h" placeholder:"DURATION" help:"How far back to look (${default})."`
 	Action   string        `name:"action" env:"TRANCHE_AUDIT_ACTION" placeholder:"PREFIX" help:"Only actions that begin so: workflow., client.revoke."`
 	Refused  bool          `name:"refused" env:"TRANCHE_AUDIT_REFUSED" help:"Show the requests that were refused with 401 or 403, counted by minute, instead of actions."`
@@ -36,8 +36,6 @@ func (*auditCommand) Help() string {
 // AfterApply refuses what cannot be shown.
 func (c *auditCommand) AfterApply() error {
 	switch {
-	case c.Tenant == "" && !c.Refused:
-		return fmt.Errorf("--tenant is needed, or --refused")
 	case c.Since <= 0:
 		return fmt.Errorf("--since is more than 0")
 	case c.CountMax < 1 || c.CountMax > auditCountMax:

@@ -44,7 +44,6 @@ func TestWrongCommandLines(t *testing.T) {
 		"serve --api-conns 0":                                "--api-conns",
 		"serve --trusted-proxies 10.0.0.1":                   "10.0.0.1 is not a CIDR",
 		"client revoke":                                      "<client-id>",
-		"audit":                                              "--tenant is needed",
 		"audit --tenant a --count 0":                         "--count is from 1 to 1000000",
 		"audit --tenant a --count 2147483648":                "--count is from 1 to 1000000",
 		"audit --tenant a --since 0s":                        "--since is more than 0",
@@ -182,6 +181,16 @@ func TestRotateAndRevoke(t *testing.T) {
 	got := environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}.run(t, "key", "rotate")
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY is not the key")
+
+	var installation []map[string]string
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "audit", "-o", "json")), &installation))
+	require.Len(t, installation, 2)
+	for i, action := range []string{"key.rotate", "key.withdraw"} {
+		require.Equal(t, "operator", installation[i]["actor"])
+		require.Equal(t, action, installation[i]["action"])
+		require.NotEmpty(t, installation[i]["subject"])
+	}
+	require.JSONEq(t, "[]", e.ok(t, "audit", "--action", "client.", "-o", "json"))
 
 	var trail []map[string]string
 	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "audit", "--tenant", "acme", "-o", "json")), &trail))

@@ -33,6 +33,8 @@ const (
 	WorkflowDelete  Action = "workflow.delete"
 	ScheduleSet     Action = "schedule.configure"
 	ScheduleDelete  Action = "schedule.delete"
+	KeyRotate       Action = "key.rotate"
+	KeyWithdraw     Action = "key.withdraw" // all but the new one
 	SecretSet       Action = "secret.set"
 	SecretDelete    Action = "secret.delete"
 	ConsentCreate   Action = "authorization.create"
@@ -60,8 +62,9 @@ func WithOrigin(ctx context.Context, actor, requestID string) context.Context {
 	return context.WithValue(ctx, originKey{}, origin{actor, requestID})
 }
 
-// RecordTx records an action in the transaction that does it. The subject is
-// the id of what was acted on.
+// RecordTx records an action in the transaction that does it; uuid.Nil is the
+// tenant of what is done to the whole installation. The subject is the id of
+// what was acted on.
 func RecordTx(ctx context.Context, tx queries.DBTX, tenantID uuid.UUID, action Action, subject string) error {
 	from, ok := ctx.Value(originKey{}).(origin)
 	if !ok {
@@ -71,7 +74,7 @@ func RecordTx(ctx context.Context, tx queries.DBTX, tenantID uuid.UUID, action A
 	if err != nil {
 		return err
 	}
-	row := queries.AuditEventInsertParams{ID: id, TenantID: tenantID, Actor: from.actor, Action: string(action), Subject: subject}
+	row := queries.AuditEventInsertParams{ID: id, TenantID: orNull(tenantID), Actor: from.actor, Action: string(action), Subject: subject}
 	if from.requestID != "" {
 		row.RequestID = &from.requestID
 	}
@@ -91,18 +94,28 @@ type Event struct {
 	RequestID *string
 }
 
-// Events returns a tenant's newest events since a moment, at most countMax,
-// oldest first; of the actions that begin with a prefix.
-func Events(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, prefix string, countMax int) ([]Event, error) {
-	rows, err := queries.New().AuditEventList(ctx, db, queries.AuditEventListParams{
-		TenantID: tenantID, Since: since, Action: prefix, CountMax: int32(countMax),
-	})
+// Events returns the newest events since a moment, at most countMax, oldest
+// first, of the actions that begin with a prefix: a tenant's, or with uuid.Nil
+// those of the whole installation.
+func Events(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, prefix string, countMax int) (events []Event, err error) {
+	q := queries.New()
+	if tenantID == uuid.Nil {
+		var rows []queries.SysAuditEventListRow
+		rows, err = q.SysAuditEventList(ctx, db, queries.SysAuditEventListParams{Since: since, Action: prefix, CountMax: int32(countMax)})
+		for _, row := range rows {
+			events = append(events, Event(row))
+		}
+	} else {
+		var rows []queries.AuditEventListRow
+		rows, err = q.AuditEventList(ctx, db, queries.AuditEventListParams{
+			TenantID: tenantID, Since: since, Action: prefix, CountMax: int32(countMax),
+		})
+		for _, row := range rows {
+			events = append(events, Event(row))
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the audit trail: %w", postgres.Translate(err))
-	}
-	events := make([]Event, len(rows))
-	for i, row := range rows {
-		events[i] = Event(row)
 	}
 	return events, nil
 }

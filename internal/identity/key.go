@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/audit"
 	"tranche/internal/postgres"
 	"tranche/internal/seal"
 	"tranche/queries"
@@ -118,7 +120,7 @@ func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 	if err != nil {
 		return "", fmt.Errorf("retire the other signing keys: %w", err)
 	}
-	return id, nil
+	return id, audit.RecordTx(ctx, tx, uuid.Nil, audit.KeyRotate, id)
 }
 
 // ReplaceKeys makes a new signing key, removes every other one and returns its
@@ -132,7 +134,7 @@ func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, 
 	if _, err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
 		return "", fmt.Errorf("remove the other signing keys: %w", err)
 	}
-	return id, nil
+	return id, audit.RecordTx(ctx, tx, uuid.Nil, audit.KeyWithdraw, id)
 }
 
 // addKeyTx adds a key beside those that master opens: under another one no

@@ -57,19 +57,22 @@ func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}
-	fingerprint, err := fingerprint(ctx)
+	hash, err := requestHash(ctx)
 	if err != nil {
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}
 	p := principal(ctx.Context())
-	key := &idempotency.Key{TenantID: p.TenantID, ClientID: p.ClientID, Text: text, Fingerprint: fingerprint}
+	key := &idempotency.Key{
+		TenantID: p.TenantID, ClientID: p.ClientID, Text: text,
+		Fingerprints: idempotency.NewFingerprints(hash, s.config.FingerprintKeys),
+	}
 	next(huma.WithValue(ctx, idempotencyKeyKey{}, key))
 }
 
-// fingerprint is a hash of what makes a request the same: method, address and
+// requestHash is a hash of what makes a request the same: method, address and
 // the body's value, however that is laid out.
-func fingerprint(ctx huma.Context) ([]byte, error) {
+func requestHash(ctx huma.Context) ([]byte, error) {
 	r, _ := humachi.Unwrap(ctx)
 	text, err := exactjson.Encode(body(ctx.Context()))
 	if err != nil {
@@ -157,7 +160,7 @@ func (s *Server) settle(ctx context.Context, op *operation, err error) error {
 	if kept == nil {
 		return s.problem(ctx, err)
 	}
-	if !bytes.Equal(kept.Fingerprint, key.Fingerprint) {
+	if !key.Fingerprints.Has(kept.Fingerprint) {
 		return s.problem(ctx, fault.New(op.idempotent.mismatch, "the Idempotency-Key belongs to another request"))
 	}
 	answer := kept.Answer

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/seal"
 )
 
 func key(text string) apitest.Header {
@@ -114,6 +117,42 @@ func TestIdempotencyKeys(t *testing.T) {
 	_, err := s.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second'`)
 	require.NoError(t, err)
 	c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
+}
+
+// What is kept of a request tells nobody who reads the database what it was, and
+// is recognised after the master key was replaced.
+func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
+	t.Parallel()
+	master := seal.Generate()
+	keys := func(text string) *seal.Keyring {
+		ring, err := seal.Parse(text)
+		require.NoError(t, err)
+		return ring
+	}
+	s := apitest.Start(t, func(c *service.Config) { c.Keys = keys(master) })
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, sumWorkflow)
+	const execute = "/v1/workflows/sum/v1/execute"
+	first := c.Post(t, execute, apitest.Raw(`{"a":1}`), key("one")).Expect(http.StatusOK)
+	h := sha256.New()
+	for _, part := range []string{http.MethodPost, execute, "", `{"a":1}`} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	var kept []byte
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT fingerprint FROM idempotency_keys").Scan(&kept))
+	require.Len(t, kept, sha256.Size)
+	require.NotEqual(t, h.Sum(nil), kept, "a hash without a key can be guessed")
+
+	changed := apitest.Start(t, func(c *service.Config) {
+		c.DatabaseURL, c.Keys = s.DatabaseURL, keys(seal.Generate()+","+master)
+	}).WithToken(c.Token)
+	_, err := s.Pool.Exec(t.Context(), `INSERT INTO idempotency_keys (tenant_id, client_id, key, fingerprint, status, answer, execution_id, result, created_at)
+		SELECT tenant_id, client_id, 'unkeyed', $1, status, answer, execution_id, result, created_at FROM idempotency_keys`, h.Sum(nil))
+	require.NoError(t, err)
+	for _, text := range []string{"one", "unkeyed"} {
+		require.Equal(t, first.Body, changed.Post(t, execute, apitest.Raw(`{"a":1}`), key(text)).Expect(http.StatusOK).Body)
+		changed.Post(t, execute, apitest.Raw(`{"a":2}`), key(text)).Expect(http.StatusUnprocessableEntity)
+	}
 }
 
 // A key of yesterday can be used anew.

@@ -88,6 +88,10 @@ type Config struct {
 	Store      *storage.Store
 	Signer     *storage.Signer
 
+	// FingerprintKeys are those of what is kept of requests with an
+	// Idempotency-Key: the first makes, all recognise.
+	FingerprintKeys [][]byte
+
 	// Pool is for the reads that go from a handler to queries.
 	Pool *pgxpool.Pool
 }

@@ -7,9 +7,12 @@ package idempotency
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,8 +35,30 @@ type Key struct {
 	TenantID uuid.UUID
 	ClientID uuid.UUID
 	Text     string
-	// Fingerprint is a hash of the whole request.
-	Fingerprint []byte
+	// Fingerprints are of the whole request.
+	Fingerprints Fingerprints
+}
+
+// Fingerprints are what may be kept of one request: the first is kept of a new
+// one, all of them are recognised.
+type Fingerprints [][]byte
+
+// NewFingerprints returns those of a request by its hash: codes under keys, as
+// the hash of a short body can be guessed, and the hash itself, which is what was
+// kept where there was no key.
+func NewFingerprints(hash []byte, keys [][]byte) Fingerprints {
+	all := make(Fingerprints, 0, len(keys)+1)
+	for _, key := range keys {
+		mac := hmac.New(sha256.New, key)
+		mac.Write(hash)
+		all = append(all, mac.Sum(nil))
+	}
+	return append(all, hash)
+}
+
+// Has reports whether a fingerprint that was kept is of the same request.
+func (f Fingerprints) Has(kept []byte) bool {
+	return slices.ContainsFunc(f, func(own []byte) bool { return hmac.Equal(own, kept) })
 }
 
 // Answer is what a request was answered: a status and JSON.
@@ -67,7 +92,7 @@ func TakeForExecutionTx(ctx context.Context, tx pgx.Tx, key *Key, executionID uu
 }
 
 func take(ctx context.Context, tx pgx.Tx, key *Key, p queries.IdempotencyKeyInsertParams) error {
-	p.TenantID, p.ClientID, p.Key, p.Fingerprint = key.TenantID, key.ClientID, key.Text, key.Fingerprint
+	p.TenantID, p.ClientID, p.Key, p.Fingerprint = key.TenantID, key.ClientID, key.Text, key.Fingerprints[0]
 	p.OlderThanSeconds = TTL.Seconds()
 	rows, err := queries.New().IdempotencyKeyInsert(ctx, tx, p)
 	if err != nil {

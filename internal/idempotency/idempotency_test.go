@@ -14,7 +14,7 @@ import (
 
 func newKey(t *testing.T) *idempotency.Key {
 	t.Helper()
-	return &idempotency.Key{TenantID: pgtest.NewID(t), ClientID: pgtest.NewID(t), Text: "k", Fingerprint: []byte("request")}
+	return &idempotency.Key{TenantID: pgtest.NewID(t), ClientID: pgtest.NewID(t), Text: "k", Fingerprints: idempotency.NewFingerprints([]byte("request"), nil)}
 }
 
 // insertExecution inserts an execution and its payload; an empty result leaves

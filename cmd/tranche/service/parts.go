@@ -97,8 +97,9 @@ func (s *Service) assemble() error {
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
 		Callbacks: s.callbacks(), Secrets: secrets,
 		Batches: p.requests.batches, Schedules: p.requests.schedules, Consents: p.requests.consents, Store: p.requests.store,
-		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
-		Pool:   s.pools.API,
+		FingerprintKeys: s.config.Keys.DeriveAll("fingerprints of requests"),
+		Signer:          storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
+		Pool:            s.pools.API,
 	})
 	return nil
 }

@@ -123,6 +123,14 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
+	if row.Result != nil {
+		result, err := execution.ReadResult(row.Result)
+		if err != nil {
+			return nil, err
+		}
+		output, _ := result.Output.Value.(map[string]any)
+		state.Conclude(output)
+	}
 	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
 	return &executionStateOutput{Body: ExecutionState{

@@ -171,7 +171,7 @@ FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- name: ExecutionGetState :one
-SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state
+SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id;
 

@@ -281,7 +281,7 @@ func (q *Queries) ExecutionGetOutput(ctx context.Context, db DBTX, arg Execution
 }
 
 const executionGetState = `-- name: ExecutionGetState :one
-SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state
+SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = $1 AND e.id = $2
 `
@@ -299,6 +299,7 @@ type ExecutionGetStateRow struct {
 	StartedAt   *time.Time
 	CompletedAt *time.Time
 	State       []byte
+	Result      []byte
 }
 
 func (q *Queries) ExecutionGetState(ctx context.Context, db DBTX, arg ExecutionGetStateParams) (ExecutionGetStateRow, error) {
@@ -312,6 +313,7 @@ func (q *Queries) ExecutionGetState(ctx context.Context, db DBTX, arg ExecutionG
 		&i.StartedAt,
 		&i.CompletedAt,
 		&i.State,
+		&i.Result,
 	)
 	return i, err
 }

@@ -5,9 +5,6 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,8 +26,8 @@ const (
 	StatusTimeout   Status = "timeout"
 )
 
-// State is how far an execution is. It round-trips exactly through
-// encoding/json and belongs to one execution of one plan.
+// State is how far an execution is. It round-trips exactly through its JSON and
+// belongs to one execution of one plan.
 type State struct {
 	ExecutionID string    `json:"executionId"`
 	Attempt     int       `json:"attempt"` // of the execution, from 1
@@ -96,16 +93,6 @@ func pending(graph *workflow.Graph) []TaskState {
 		tasks[i].Status = StatusPending
 	}
 	return tasks
-}
-
-// UnmarshalJSON keeps the text of numbers, which encoding/json alone would
-// turn into floats.
-func (s *State) UnmarshalJSON(text []byte) error {
-	type plain State
-	s.Pins = maps.Clone(s.Pins) // those of the plan, which other states share
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	return decoder.Decode((*plain)(s))
 }
 
 // Ended reports whether the execution is over.

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"strconv"
 	"time"
 
@@ -9,21 +11,102 @@ import (
 	"tranche/internal/workflow"
 )
 
-// JSON is the state as encoding/json writes it. A state is written for every
-// execution and before every effect, and reflection takes several times as long.
+// The JSON of a state is that of its type, unless the execution has completed: most
+// do, and nothing goes on from there. Then what most have in common is left out,
+// two thirds of the text:
+//
+//   - the execution's id, which is that of its row, its status, its deadline, and
+//     its attempt if that is the first;
+//   - of a task that completed at its first attempt, status and attempt;
+//   - of that, too, when it began, if that was when the task before it ended, or
+//     the execution began; and when it ended, if it took no time;
+//   - the output that is the execution's, and so in its result.
+
+// JSON is the stored form of the state. It is written for every execution and
+// before every effect, and reflection takes several times as long.
 func (s *State) JSON() ([]byte, error) {
 	return exactjson.Build(func(dst []byte) ([]byte, error) {
 		w := writer{text: dst}
+		if s.Status == StatusCompleted && !s.CompletedAt.IsZero() {
+			w.isShort, w.concluded = true, s.concluding()
+		}
 		w.state(s)
 		return w.text, w.err
 	})
 }
 
+// concluding is the end task that a completed execution ended with; nil for none.
+func (s *State) concluding() *TaskState {
+	for i := range s.Tasks {
+		if t := &s.Tasks[i]; t.End != nil && s.Status == StatusCompleted {
+			return t
+		}
+	}
+	return nil
+}
+
+// Conclude gives the end task of a completed execution the output that JSON left
+// out, which is that of the result.
+func (s *State) Conclude(output map[string]any) {
+	if t := s.concluding(); t != nil && t.Output == nil && len(output) > 0 {
+		t.Output = output
+	}
+}
+
+// UnmarshalJSON reads both forms. It keeps the text of numbers, which
+// encoding/json alone would turn into floats.
+func (s *State) UnmarshalJSON(text []byte) error {
+	type plain State
+	s.Attempt, s.Status, s.Tasks = 1, "", nil
+	s.Pins = maps.Clone(s.Pins) // those of the plan, which other states share
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode((*plain)(s)); err != nil {
+		return err
+	}
+	if s.Status == "" {
+		s.Status = StatusCompleted
+		if s.CompletedAt.IsZero() {
+			s.CompletedAt = s.StartedAt
+		}
+		fillIn(s.Tasks, s.StartedAt)
+	}
+	return nil
+}
+
+// fillIn gives the tasks of a graph, which began at a time, what was left out.
+func fillIn(tasks []TaskState, at time.Time) {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Status == "" {
+			t.Status, t.Attempt = StatusCompleted, 1
+			t.StartedAt = orTime(t.StartedAt, at)
+			t.CompletedAt = orTime(t.CompletedAt, t.StartedAt)
+			at = t.CompletedAt
+		}
+		if t.Nested != nil {
+			for _, frame := range t.Nested.Frames {
+				fillIn(frame.Tasks, frame.StartedAt)
+			}
+		}
+	}
+}
+
+func orTime(at, otherwise time.Time) time.Time {
+	if at.IsZero() {
+		return otherwise
+	}
+	return at
+}
+
 // writer appends objects. Its methods write a member, those that say so only
 // where its value is not the empty one; err is the first error.
 type writer struct {
-	text []byte
-	err  error
+	text    []byte
+	err     error
+	isShort bool // what is left out of a completed execution's state is,
+	// and the output of this task.
+	concluded *TaskState
 	// last is the time that was written last, and where: tasks that wait for
 	// nothing begin and end in the same millisecond.
 	last             time.Time
@@ -94,6 +177,13 @@ func (w *writer) time(name string, value time.Time) {
 	w.last, w.lastTo = value, len(w.text)
 }
 
+// timeUnless leaves out the zero time and the one that it is after all.
+func (w *writer) timeUnless(name string, value, after time.Time) {
+	if value != after {
+		w.time(name, value)
+	}
+}
+
 // value leaves out null.
 func (w *writer) value(name string, value any) {
 	if value != nil {
@@ -133,20 +223,29 @@ func (w *writer) other(name string, isPresent bool, value any) {
 
 func (w *writer) state(s *State) {
 	w.text = append(w.text, '{')
-	w.string("executionId", s.ExecutionID)
-	w.integer("attempt", s.Attempt)
-	w.string("status", string(s.Status))
-	w.time("startedAt", s.StartedAt)
-	w.time("deadline", s.Deadline)
-	w.time("completedAt", s.CompletedAt)
+	if w.isShort {
+		if s.Attempt != 1 {
+			w.integer("attempt", s.Attempt)
+		}
+		w.time("startedAt", s.StartedAt)
+		w.timeUnless("completedAt", s.CompletedAt, s.StartedAt)
+	} else {
+		w.string("executionId", s.ExecutionID)
+		w.integer("attempt", s.Attempt)
+		w.string("status", string(s.Status))
+		w.time("startedAt", s.StartedAt)
+		w.time("deadline", s.Deadline)
+		w.time("completedAt", s.CompletedAt)
+	}
 	w.name("tasks")
-	w.tasks(s.Tasks)
+	w.tasks(s.Tasks, s.StartedAt)
 	w.other("pins", len(s.Pins) > 0, s.Pins)
 	w.count("runs", s.Runs)
 	w.text = append(w.text, '}')
 }
 
-func (w *writer) tasks(tasks []TaskState) {
+// tasks writes those of a graph that began at a time.
+func (w *writer) tasks(tasks []TaskState, at time.Time) {
 	if tasks == nil {
 		w.text = append(w.text, "null"...)
 		return
@@ -156,22 +255,34 @@ func (w *writer) tasks(tasks []TaskState) {
 		if i > 0 {
 			w.text = append(w.text, ',')
 		}
-		w.task(&tasks[i])
+		at = w.task(&tasks[i], at)
 	}
 	w.text = append(w.text, ']')
 }
 
-func (w *writer) task(t *TaskState) {
+// task returns when the next one has begun unless it says otherwise.
+func (w *writer) task(t *TaskState, at time.Time) time.Time {
+	isPlain := w.isShort && t.Status == StatusCompleted && t.Attempt == 1 && !t.StartedAt.IsZero() && !t.CompletedAt.IsZero()
 	w.text = append(w.text, '{')
-	w.string("status", string(t.Status))
+	if !isPlain {
+		w.string("status", string(t.Status))
+	}
 	w.flag("ready", t.Ready)
 	w.flag("admitted", t.Admitted)
 	w.flag("skip", t.Skip)
-	w.count("attempt", t.Attempt)
-	w.time("startedAt", t.StartedAt)
-	w.time("completedAt", t.CompletedAt)
+	if isPlain {
+		w.timeUnless("startedAt", t.StartedAt, at)
+		w.timeUnless("completedAt", t.CompletedAt, t.StartedAt)
+		at = t.CompletedAt
+	} else {
+		w.count("attempt", t.Attempt)
+		w.time("startedAt", t.StartedAt)
+		w.time("completedAt", t.CompletedAt)
+	}
 	w.time("wakeAt", t.WakeAt)
-	w.value("output", t.Output)
+	if output, _ := t.Output.(map[string]any); t != w.concluded || len(output) == 0 {
+		w.value("output", t.Output)
+	}
 	w.other("error", t.Error != nil, t.Error)
 	w.end(t.End)
 	w.integers("taken", t.Taken)
@@ -179,6 +290,7 @@ func (w *writer) task(t *TaskState) {
 	w.count("keyAttempt", t.KeyAttempt)
 	w.nested(t.Nested)
 	w.text = append(w.text, '}')
+	return at
 }
 
 func (w *writer) end(e *workflow.End) {
@@ -235,7 +347,7 @@ func (w *writer) frames(frames []*Frame) {
 		w.time("completedAt", f.CompletedAt)
 		if len(f.Tasks) > 0 {
 			w.name("tasks")
-			w.tasks(f.Tasks)
+			w.tasks(f.Tasks, f.StartedAt)
 		}
 		w.value("output", f.Output)
 		w.other("error", f.Error != nil, f.Error)

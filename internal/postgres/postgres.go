@@ -125,7 +125,8 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	unscoped := options.Unscoped.scope()
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		scanInUTC(conn)
-		registerUUID(conn)
+		registerUUID(conn.TypeMap())
+		registerArrays(conn.TypeMap())
 		conn.PgConn().CustomData()[sessionKey] = &session{unscoped: unscoped, current: unscoped}
 		return nil
 	}

@@ -28,14 +28,4 @@ func TestUUIDs(t *testing.T) {
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT $1::uuid, NULL::uuid", (*uuid.UUID)(nil)).Scan(&pointer, &got))
 	require.Nil(t, pointer)
 	require.Equal(t, uuid.Nil, got)
-
-	for _, ids := range [][]uuid.UUID{{a, b}, {uuid.Nil}, {}, nil} {
-		var back []uuid.UUID
-		var members *string
-		require.NoError(t, pool.QueryRow(t.Context(), "SELECT $1::uuid[], array_to_string($1::uuid[], ' ')", ids).Scan(&back, &members))
-		require.Equal(t, ids, back)
-		if len(ids) == 2 {
-			require.Equal(t, a.String()+" "+b.String(), *members)
-		}
-	}
 }

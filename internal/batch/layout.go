@@ -13,6 +13,7 @@ import (
 type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
+	nested  []nesting
 	// adjust, unless nil, writes a cell of a spreadsheet as the text it stands for.
 	adjust func(cell string, c *column) string
 }
@@ -26,6 +27,11 @@ type column struct {
 	types    typeSet
 	format   string // of the property: date, date-time
 }
+
+// nesting is of two columns of which one is a property within the other's, as
+// address.zip within address. A row fills one of them: where the files that a
+// table was made of differ, an object can be a value here and have parts there.
+type nesting struct{ outer, inner int }
 
 // newLayout reads a header: names are properties of the input, with dots for
 // nesting (decisions 6.2). Errors are *FileError.
@@ -53,10 +59,11 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		seen[name] = true
 		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path), format: formatAt(schema, path)})
 	}
-	for _, c := range l.columns {
+	for inner, c := range l.columns {
 		for n := 1; n < len(c.path); n++ {
-			if seen[strings.Join(c.path[:n], ".")] {
-				return nil, &FileError{File: fileName, Row: 1, Column: c.name, Reason: "another column is this one's parent; it can not be both a value and an object"}
+			if parent := strings.Join(c.path[:n], "."); seen[parent] {
+				outer := slices.IndexFunc(l.columns, func(c column) bool { return c.name == parent })
+				l.nested = append(l.nested, nesting{outer: outer, inner: inner})
 			}
 		}
 	}
@@ -65,6 +72,9 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 	}
 	return l, nil
 }
+
+// isIn reports whether a row has a value for the column.
+func (c *column) isIn(cells []string) bool { return c.position < len(cells) && cells[c.position] != "" }
 
 // item makes the input of an item of the cells of a row. An empty cell is an
 // absent property. A cell that does not fit its property's type stays a text
@@ -81,9 +91,14 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 			break
 		}
 	}
+	for _, n := range l.nested {
+		if outer, inner := &l.columns[n.outer], &l.columns[n.inner]; outer.isIn(cells) && inner.isIn(cells) {
+			faults = append(faults, fault.Detail{Field: inner.name, Message: "is within " + outer.name + ", which has a value of its own in this row"})
+		}
+	}
 	for i := range l.columns {
 		c := &l.columns[i]
-		if c.position >= len(cells) || cells[c.position] == "" {
+		if !c.isIn(cells) {
 			continue
 		}
 		cell := cells[c.position]

@@ -15,7 +15,7 @@ import (
 // BatchRetryRequest is the body of a batch's retry (section 4.4).
 type BatchRetryRequest struct {
 	RetryMode           string      `json:"retryMode" enum:"pre_processing,post_processing,failed_items,unsuccessful_sources_items,failed_and_unsuccessful_sources_items" doc:"What to repeat: reading the items; writing the output; the items that failed or were cancelled; the completed ones of which a data source failed; or both groups of items." example:"failed_items"`
-	UsePreviousInputs   *bool       `json:"usePreviousInputs,omitempty" default:"true" doc:"false with retryMode pre_processing and a new source of items: the files, items and packages given here replace the earlier ones."`
+	UsePreviousInputs   *bool       `json:"usePreviousInputs,omitempty" default:"true" doc:"false with retryMode pre_processing and a new source of items: the files, items, packages and customInput given here replace all of the earlier ones."`
 	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"Stored names of uploaded files of items."`
 	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, what they share, and packages of items."`
 }

@@ -216,6 +216,7 @@ func TestDownloads(t *testing.T) {
 	require.Equal(t, text[600000:600004], string(part.Body))
 	tail := anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "bytes=-4"}).Expect(http.StatusPartialContent)
 	require.Equal(t, "B-1\n", string(tail.Body))
+	require.Equal(t, text, string(anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "rows=1-2"}).Expect(http.StatusOK).Body), "an unknown unit is ignored")
 	anonymous.Get(t, address, apitest.Header{Name: "Range", Value: "bytes=900000-"}).ExpectProblem(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "")
 	anonymous.Get(t, address, apitest.Header{Name: "If-None-Match", Value: whole.Header.Get("ETag")}).Expect(http.StatusNotModified)
 	anonymous.Get(t, address, apitest.Header{Name: "If-Match", Value: `"x"`}).Expect(http.StatusPreconditionFailed)

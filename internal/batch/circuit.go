@@ -24,6 +24,9 @@ const (
 	// twice as long, up to circuitWaitMost.
 	circuitWaitFirst = 2 * time.Second
 	circuitWaitMost  = time.Minute
+	// circuitTryTime is how long a connection takes to be made or not, about: after
+	// it the others ask what has become of the item that tries.
+	circuitTryTime = 5 * time.Second
 	// circuitPatience is for how long a batch waits: what is still not reached
 	// then fails.
 	circuitPatience = 6 * time.Hour
@@ -53,6 +56,7 @@ type (
 		failures int
 		wait     time.Duration
 		nextTry  time.Time
+		isTried  bool // by an item that was admitted and has not reported
 	}
 	// held is a batch whose items wait: for which host, and since when for any.
 	held struct {
@@ -87,10 +91,14 @@ func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Durati
 	if waiting.isOver(now) {
 		return 0
 	}
-	if wait := open.nextTry.Sub(now); wait > 0 {
+	wait := open.nextTry.Sub(now)
+	switch {
+	case wait > 0 && open.isTried:
+		return min(wait, circuitTryTime)
+	case wait > 0:
 		return wait
 	}
-	open.nextTry = now.Add(open.wait)
+	open.nextTry, open.isTried = now.Add(open.wait), true
 	return 0
 }
 
@@ -121,7 +129,9 @@ func (c *circuits) report(key circuitKey, connected bool, now time.Time) (isOpen
 		c.circuits[key] = open
 	}
 	open.failures++
-	if open.failures >= circuitFailures && !now.Before(open.nextTry) {
+	isTry := open.isTried || !now.Before(open.nextTry) // else of an item that began before
+	open.isTried = false
+	if open.failures >= circuitFailures && isTry {
 		open.wait = min(max(2*open.wait, circuitWaitFirst), circuitWaitMost)
 		open.nextTry = now.Add(open.wait)
 	}

@@ -32,6 +32,35 @@ func TestCircuitOfItem(t *testing.T) {
 	require.Empty(t, late.down())
 }
 
+// While one item tries whether a host is back the others wait shortly, and go on
+// once it has got through; where it has not they wait for the next try.
+func TestOthersFollowTheOneThatTries(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 2, 9, 25, 0, time.UTC)
+	c, batchID := &circuits{}, uuid.New()
+	key := circuitKey{uuid.New(), "bureau.example:443"}
+	for range circuitFailures {
+		c.report(key, false, now)
+	}
+	c.hold(key, batchID, now)
+	for wait := circuitWaitFirst; wait < circuitWaitMost; wait *= 2 { // tries that fail
+		require.Equal(t, wait, c.admit(key.tenantID, batchID, now))
+		now = now.Add(wait)
+		require.Zero(t, c.admit(key.tenantID, batchID, now))
+		require.LessOrEqual(t, c.admit(key.tenantID, batchID, now), circuitTryTime)
+		now = now.Add(circuitTryTime / 2)
+		c.report(key, false, now)
+		c.hold(key, batchID, now)
+	}
+	wait := c.admit(key.tenantID, batchID, now)
+	require.Equal(t, circuitWaitMost, wait)
+	now = now.Add(wait)
+	require.Zero(t, c.admit(key.tenantID, batchID, now))
+	require.Equal(t, circuitTryTime, c.admit(key.tenantID, batchID, now))
+	c.report(key, true, now)
+	require.Zero(t, c.admit(key.tenantID, batchID, now))
+}
+
 // A batch may wait for as long again once its host was reached, also where it had
 // waited for as long as it may.
 func TestPatienceBeginsAnew(t *testing.T) {

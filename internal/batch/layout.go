@@ -18,8 +18,11 @@ type layout struct {
 	adjust func(cell string, c *column) string
 }
 
-// column is a column that is read: those without a name and those whose name
-// begins with _ are not.
+// ignoredPrefix begins the names of columns that are not read (decisions 6.7).
+const ignoredPrefix = "_"
+
+// column is a column that is read: those without a name and those that are to be
+// ignored are not.
 type column struct {
 	position int
 	name     string   // applicant.income
@@ -40,7 +43,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 	seen := map[string]bool{}
 	for i, name := range header {
 		l.named[i] = name != ""
-		if name == "" || strings.HasPrefix(name, "_") {
+		if name == "" || strings.HasPrefix(name, ignoredPrefix) {
 			continue
 		}
 		path := strings.Split(name, ".")

@@ -64,7 +64,13 @@ func (t *table) readHeader() error {
 
 // headerOf reads the names of the columns.
 func headerOf(f *file, row int, cells []string) ([]string, error) {
-	if len(cells) > columnsMax {
+	ignored := 0
+	for _, cell := range cells {
+		if strings.HasPrefix(cell, ignoredPrefix) {
+			ignored++
+		}
+	}
+	if len(cells)-ignored > columnsMax || ignored > columnsMax {
 		return nil, &FileError{File: f.name, Row: row, Reason: fmt.Sprintf("there are more than %d columns", columnsMax)}
 	}
 	header := make([]string, len(cells))

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -265,6 +266,24 @@ func TestTableReadsParentsBesideChildren(t *testing.T) {
 	}
 }
 
+// As many columns as a table may have come back in failed.csv, which has some of
+// its own.
+func TestTableReadsColumnsBesideIgnoredOnes(t *testing.T) {
+	t.Parallel()
+	names := make([]string, columnsMax)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%d", i)
+	}
+	var failed strings.Builder
+	table := newFailedTable(&failed, names)
+	require.NoError(t, table.writeHeader())
+	require.NoError(t, table.write(&itemResult{input: `{"c0":"x","c999":"y"}`, errorMessage: "no"}))
+	require.NoError(t, table.flush())
+	items, err := readAll("failed.csv", strings.NewReader(failed.String()))
+	require.NoError(t, err)
+	require.Equal(t, []item{{fileName: "failed.csv", row: 2, input: map[string]any{"c0": "x", "c999": "y"}}}, items)
+}
+
 func TestTableRefusesFiles(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -283,6 +302,7 @@ func TestTableRefusesFiles(t *testing.T) {
 		"no column is read":   {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column has a name that is read"},
 		"too many columns":    {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: there are more than 1000 columns"},
 		"row too long":        {"a.csv", "name\nx\n" + strings.Repeat("y", 2<<20), "a.csv, row 3: the row is longer than 1048576 bytes; is a quote not closed?"},
+		"too many ignored":    {"a.csv", "name" + strings.Repeat(",_a", 1001) + "\n", "a.csv, row 1: there are more than 1000 columns"},
 		"binary":              {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: this is not a table of text"},
 		"not gzip":            {"a.csv.gz", "name,amount\nx,1\n", "a.csv.gz: this is not a gzip file"},
 		"gzip cut off":        {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},

@@ -60,7 +60,7 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 			return err
 		}
 	}
-	return s.recordChunk(ctx, c, items)
+	return s.recordChunk(ctx, c, items, leave)
 }
 
 // getChunk returns nil if the items of the chunk are recorded.
@@ -79,8 +79,9 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 }
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
-// them and feeds the batch: one transaction.
-func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) error {
+// them and feeds the batch: one transaction. It leaves its turn before the commit,
+// which waits for the disk while another chunk may have the processor.
+func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) error {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {
 		return err
@@ -111,7 +112,11 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) err
 		if err != nil {
 			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
 		}
-		return s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+		if err := s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row))); err != nil {
+			return err
+		}
+		leave()
+		return nil
 	})
 	if err != nil {
 		return err
@@ -164,7 +169,7 @@ func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID,
 		if err != nil {
 			return err
 		}
-		if err := s.recordChunk(ctx, c, items); err != nil {
+		if err := s.recordChunk(ctx, c, items, func() {}); err != nil {
 			return err
 		}
 	}

@@ -72,6 +72,15 @@ func TestRunPure(t *testing.T) {
 	require.Len(t, state.Tasks, 3)
 }
 
+// What an execution stores is most of what PostgreSQL does for it.
+func TestPureSize(t *testing.T) {
+	t.Parallel()
+	s, item := pureItem(t)
+	f := runBenched(t, s, item)
+	require.LessOrEqual(t, len(f.ResultText), 190)
+	require.LessOrEqual(t, len(f.State), 220+2*len(`,"completedAt":"2026-11-21T17:05:00.001Z"`), "time may pass while it runs")
+}
+
 // BenchmarkRunPure is an execution without effects less HTTP, validation and
 // database: its input is read, it is run, its result is written.
 func BenchmarkRunPure(b *testing.B) {

@@ -351,6 +351,26 @@ func TestSkipPassesOverItems(t *testing.T) {
 	require.Zero(t, n)
 }
 
+// Files of objects: .json and .jsonl.
+func FuzzObjects(f *testing.F) {
+	for _, seed := range []string{
+		`[{"name":"x","amount":1.10},{"name":"x","name":"y"},1]`, "{\"name\":\"x\"}\r\n\n{\"amount\":1e400}\n{", "\xFF\xFE[\x00]\x00", `[{"a":[[[]]]},]`, "[\n]", "\xEF\xBB\xBF{}", `[{"a":"\ud800"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, name := range []string{"a.json", "a.jsonl"} {
+			items, err := readAll(name, bytes.NewReader(content))
+			requireClear(t, items, 0, err)
+			for _, it := range items {
+				text, err := exactjson.Encode(it.input)
+				require.NoError(t, err)
+				require.NoError(t, exactjson.Check(text), "an item that can not be stored")
+			}
+		}
+	})
+}
+
 func FuzzCSV(f *testing.F) {
 	for _, seed := range []string{
 		"name,amount\nx,1\n", "\xEF\xBB\xBFname;amount\n\"a\nb\";1,5\n", "\xFF\xFEn\x00\n\x00x\x00", "a.b,a.c\n'=1,2\n",
@@ -360,16 +380,8 @@ func FuzzCSV(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		items, err := readAll("a.csv", bytes.NewReader(file))
-		var broken *FileError
-		if err != nil && !errors.As(err, &broken) {
-			t.Fatalf("a fault of the file is not a FileError: %v", err)
-		}
-		row := 1
+		requireClear(t, items, 1, err)
 		for _, it := range items {
-			if it.row <= row {
-				t.Fatalf("row %d follows row %d", it.row, row)
-			}
-			row = it.row
 			text, err := exactjson.Encode(it.input)
 			if err != nil {
 				t.Fatal(err)

@@ -103,7 +103,7 @@ func (c *chunker) addAll(p checkedPortion) error {
 
 func (c *chunker) add(it *checked) error {
 	if c.chunk == nil {
-		c.chunk = &queries.BatchItemsInsertParams{FirstItem: c.next, CreatedAt: c.clock(), FailedStatusCode: refusedStatusCode}
+		c.chunk = &queries.BatchItemsInsertParams{FirstItem: c.next, FailedStatusCode: refusedStatusCode}
 	}
 	if it.result == "" && waitsInChunk(c.plan) {
 		c.keep(it)
@@ -156,6 +156,7 @@ func (c *chunker) flush() error {
 		return nil
 	}
 	chunk := c.chunk
+	chunk.CreatedAt = c.clock() // not before any of the ids, which tell the time too
 	chunk.Validated = chunk.ItemCount - chunk.Failed
 	chunk.InputColumns = append([]string{}, c.columns.names...) // nil would be NULL
 	c.chunk, c.bytes = nil, 0

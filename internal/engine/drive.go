@@ -21,8 +21,8 @@ var errTaskTimeout = errors.New("the task took longer than its timeoutMs")
 // signalPoll is how often a drive that is busy otherwise looks for signals.
 const signalPoll = time.Second
 
-// drive is one use of Drive. Only its effects run beside it, and they share
-// nothing with it but the channel of their reports.
+// drive is one use of Drive. Only effects run beside it, where there are several,
+// and they share nothing with it but the channel of their reports.
 type drive struct {
 	*Runner
 	run        *Run
@@ -35,6 +35,7 @@ type drive struct {
 	reports    chan Event     // of the effects
 	effects    []*effect      // those that run
 	over       chan struct{}  // closed when nobody reads reports any more
+	alone      func() Event   // the one effect that begins, which needs no goroutine of its own
 	storedWait time.Time      // the wait that the last checkpoint holds
 	unmeasured int            // bytes of results that came since all were measured
 }
@@ -152,6 +153,10 @@ func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, 
 		}
 		d.storedWait = wait.At
 	}
+	if len(effects) == 1 && len(actions) == 1 && len(d.effects) == 0 {
+		d.alone = d.prepare(ctx, effects[0])
+		return wakeAt, false, nil
+	}
 	for _, action := range effects {
 		d.start(ctx, action)
 	}
@@ -172,13 +177,19 @@ func (d *drive) start(ctx context.Context, action Action) {
 	if d.reports == nil {
 		d.reports, d.over = make(chan Event), make(chan struct{})
 	}
-	scene, refusal := d.enter(ctx, action)
 	ctx, cancel := context.WithCancel(ctx)
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
+	run := d.prepare(ctx, action)
+	d.goroutines.Go(func() { d.send(run()) })
+}
+
+// prepare gives an effect the values of now; what it returns may run beside the
+// drive, within the time limits of task and execution.
+func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
+	scene, refusal := d.enter(ctx, action)
 	if scene == nil {
 		refusal.Task = action.Task
-		d.goroutines.Go(func() { d.send(refusal) })
-		return
+		return func() Event { return refusal }
 	}
 	task, state := scene.graph.Tasks[action.Task], &scene.tasks[action.Task]
 	scene.readTasks()
@@ -190,15 +201,15 @@ func (d *drive) start(ctx context.Context, action Action) {
 		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
 	}
 	limit := d.run.State.Deadline.Sub(call.At)
-	d.goroutines.Go(func() {
+	return func() Event {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if task.Timeout > 0 {
 			bounded, cancel = context.WithTimeoutCause(bounded, task.Timeout, errTaskTimeout)
 			defer cancel()
 		}
-		d.send(d.call(bounded, action, scene, call))
-	})
+		return d.call(bounded, action, scene, call)
+	}
 }
 
 // send reports an effect. A drive that has ended takes no reports.
@@ -210,7 +221,13 @@ func (d *drive) send(event Event) {
 }
 
 // wait returns what happens next: an effect's report, or that time has passed.
+// An effect that nothing runs beside is run here, which spares two switches of
+// goroutines and a timer.
 func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
+	if run := d.alone; run != nil {
+		d.alone = nil
+		return run()
+	}
 	timer := time.NewTimer(wakeAt.Sub(d.Clock()))
 	defer timer.Stop()
 	select {

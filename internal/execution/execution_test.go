@@ -259,12 +259,30 @@ func TestCallerWhoLeavesStopsNothing(t *testing.T) {
 		<-b.target.called
 		leave()
 	}()
-	_, err := s.Run(ctx, b.calling(t, ""), 0)
+	_, err := s.Run(ctx, b.calling(t, ""), time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 	close(b.target.let)
 	require.Eventually(t, func() bool {
 		return b.text(t, `SELECT count(*)::text FROM executions WHERE status = 'completed'`) == "1"
 	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// Without a bound for the wait the execution runs on the caller's goroutine, to
+// its end.
+func TestCallerWhoLeavesStopsNothingWithoutABound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s, _ := b.process(t)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-b.target.called
+		leave()
+		close(b.target.let)
+	}()
+	e, err := s.Run(ctx, b.calling(t, ""), 0)
+	require.NoError(t, err)
+	require.Equal(t, engine.StatusCompleted, e.Status)
+	require.Equal(t, "completed", b.status(t, e.ID))
 }
 
 func TestStartIsContinuedByAJob(t *testing.T) {

@@ -18,7 +18,7 @@ const pollInterval = 200 * time.Millisecond
 // Run executes a request and waits for its end, at most for wait; zero waits
 // as long as the workflow's time limit lets it run. If the wait is over first,
 // the Execution has no result and goes on. A caller who goes away does not stop
-// it. Errors: ErrNotActive, fault.Unavailable; nothing is recorded then.
+// it; without a bound Run returns at its end even then. Errors: ErrNotActive, fault.Unavailable; nothing is recorded then.
 func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
 	r, err := s.fresh(&req)
 	if err != nil {
@@ -30,6 +30,13 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	if s.life.Err() != nil {
 		return Execution{}, errStopping
 	}
+	if wait == 0 {
+		e, err := s.runHere(r)
+		if err != nil || e.Result != nil {
+			return e, err
+		}
+		return s.await(ctx, r, nil)
+	}
 	type ending struct {
 		execution Execution
 		err       error
@@ -39,12 +46,9 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 		e, err := r.complete(s.life)
 		ended <- ending{e, err}
 	})
-	var over <-chan time.Time
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		over = timer.C
-	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	over := timer.C
 	for {
 		select {
 		case e := <-ended:
@@ -69,6 +73,14 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 			return Execution{}, ctx.Err()
 		}
 	}
+}
+
+// runHere completes a run on the caller's goroutine, which a switch to another
+// would only delay: it goes on when the caller has gone, as any other.
+func (s *Service) runHere(r *run) (Execution, error) {
+	s.running.Add(1)
+	defer s.running.Done()
+	return r.complete(s.life)
 }
 
 // complete drives the run and writes its end. An execution that waits or that

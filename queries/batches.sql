@@ -256,10 +256,10 @@ SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_te
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer;
 
--- name: BatchChunkRecord :one
+-- name: BatchChunkRecord :execrows
 -- Records the items of a chunk, which have ended, as executions, in the order of
--- the chunk, and adds how many have ended how. The row of the batch is locked
--- last. No row: they were recorded before, or another has taken the chunk.
+-- the chunk; BatchChunkCount is to follow in the transaction. No row: they were
+-- recorded before, or another has taken the chunk.
 -- Executions and payloads expand the arrays each for itself: a common table of
 -- the items would hold a copy of every text.
 WITH chunk AS (
@@ -285,7 +285,6 @@ WITH chunk AS (
         FROM chunk
     ) AS item
     WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
-    RETURNING 1
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
     SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
@@ -293,19 +292,20 @@ WITH chunk AS (
         SELECT unnest(@ids::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
         FROM chunk
     ) AS item
-    RETURNING 1
-), recorded AS (
-    SELECT count(*) AS executions, (SELECT count(*) FROM payload) AS payloads FROM execution
 )
+SELECT FROM chunk;
+
+-- name: BatchChunkCount :one
+-- Adds how many items of a chunk have ended how. The row of the batch is the last
+-- to be locked, for others wait for it until the commit.
 UPDATE execution_batches b SET
     items_completed = b.items_completed + @completed::integer,
     items_failed = b.items_failed + @failed::integer,
     items_source_failed = b.items_source_failed + @completed_without_source::integer,
-    items_enqueued = GREATEST(b.items_enqueued - cardinality(@ids::uuid[]), 0),
+    items_enqueued = GREATEST(b.items_enqueued - @ended::integer, 0),
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
-FROM recorded
-WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND recorded.executions > 0 AND recorded.payloads > 0
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchGetForReport :one

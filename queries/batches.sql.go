@@ -42,6 +42,71 @@ func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCanc
 	return i, err
 }
 
+const batchChunkCount = `-- name: BatchChunkCount :one
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + $1::integer,
+    items_failed = b.items_failed + $2::integer,
+    items_source_failed = b.items_source_failed + $3::integer,
+    items_enqueued = GREATEST(b.items_enqueued - $4::integer, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($5::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+WHERE b.tenant_id = $6 AND b.id = $7::uuid
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchChunkCountParams struct {
+	Completed              int32
+	Failed                 int32
+	CompletedWithoutSource int32
+	Ended                  int32
+	NewColumns             []string
+	TenantID               uuid.UUID
+	BatchID                uuid.UUID
+}
+
+type BatchChunkCountRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ChunksFedUntil    int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// Adds how many items of a chunk have ended how. The row of the batch is the last
+// to be locked, for others wait for it until the commit.
+func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCountParams) (BatchChunkCountRow, error) {
+	row := db.QueryRow(ctx, batchChunkCount,
+		arg.Completed,
+		arg.Failed,
+		arg.CompletedWithoutSource,
+		arg.Ended,
+		arg.NewColumns,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	var i BatchChunkCountRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ChunksFedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
 const batchChunkGet = `-- name: BatchChunkGet :one
 SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
@@ -85,16 +150,16 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 	return i, err
 }
 
-const batchChunkRecord = `-- name: BatchChunkRecord :one
+const batchChunkRecord = `-- name: BatchChunkRecord :execrows
 WITH chunk AS (
-    DELETE FROM batch_chunks c WHERE c.tenant_id = $6 AND c.batch_id = $7::uuid AND c.first_item = $8::integer
-      AND c.token IS NOT DISTINCT FROM $9::uuid
+    DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2::uuid AND c.first_item = $3::integer
+      AND c.token IS NOT DISTINCT FROM $4::uuid
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
         tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
-    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($10::text, ''),
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($5::text, ''),
         b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
         NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
@@ -102,92 +167,57 @@ WITH chunk AS (
         CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
     FROM execution_batches b, (
         SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
-            unnest($4::uuid[]) AS id, unnest($11::text[]) AS borrower_id,
-            unnest($12::text[]) AS status, unnest($13::boolean[]) AS source_failed, unnest($14::integer[]) AS status_code,
-            unnest($15::integer[]) AS tasks_completed, unnest($16::integer[]) AS tasks_failed,
-            unnest($17::timestamptz[]) AS started_at, unnest($18::timestamptz[]) AS completed_at, unnest($19::text[]) AS tags
+            unnest($6::uuid[]) AS id, unnest($7::text[]) AS borrower_id,
+            unnest($8::text[]) AS status, unnest($9::boolean[]) AS source_failed, unnest($10::integer[]) AS status_code,
+            unnest($11::integer[]) AS tasks_completed, unnest($12::integer[]) AS tasks_failed,
+            unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS completed_at, unnest($15::text[]) AS tags
         FROM chunk
     ) AS item
-    WHERE b.tenant_id = $6 AND b.id = $7::uuid
-    RETURNING 1
+    WHERE b.tenant_id = $1 AND b.id = $2::uuid
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
-    SELECT item.id, $6, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
+    SELECT item.id, $1, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
     FROM (
-        SELECT unnest($4::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest($20::text[]) AS state, unnest($21::text[]) AS result
+        SELECT unnest($6::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest($16::text[]) AS state, unnest($17::text[]) AS result
         FROM chunk
     ) AS item
-    RETURNING 1
-), recorded AS (
-    SELECT count(*) AS executions, (SELECT count(*) FROM payload) AS payloads FROM execution
 )
-UPDATE execution_batches b SET
-    items_completed = b.items_completed + $1::integer,
-    items_failed = b.items_failed + $2::integer,
-    items_source_failed = b.items_source_failed + $3::integer,
-    items_enqueued = GREATEST(b.items_enqueued - cardinality($4::uuid[]), 0),
-    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($5::text[]) AS c WHERE c <> ALL (b.output_columns)),
-    updated_at = now()
-FROM recorded
-WHERE b.tenant_id = $6 AND b.id = $7::uuid AND recorded.executions > 0 AND recorded.payloads > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+SELECT FROM chunk
 `
 
 type BatchChunkRecordParams struct {
-	Completed              int32
-	Failed                 int32
-	CompletedWithoutSource int32
-	Ids                    []uuid.UUID
-	NewColumns             []string
-	TenantID               uuid.UUID
-	BatchID                uuid.UUID
-	FirstItem              int32
-	Token                  *uuid.UUID
-	WorkflowType           string
-	BorrowerIds            []string
-	Statuses               []string
-	SourceFailed           []bool
-	StatusCodes            []int32
-	TasksCompleted         []int32
-	TasksFailed            []int32
-	StartedAt              []time.Time
-	CompletedAt            []time.Time
-	Tags                   []string
-	States                 []string
-	Results                []string
-}
-
-type BatchChunkRecordRow struct {
-	WorkflowID        uuid.UUID
-	Status            string
-	RetryMode         *string
-	CancelRequestedAt *time.Time
-	FedUntil          int32
-	ChunksFedUntil    int32
-	ItemsEnqueued     int32
-	ItemsTotal        int32
-	ItemsCompleted    int32
-	ItemsFailed       int32
-	ValidatedItems    int32
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+	FirstItem      int32
+	Token          *uuid.UUID
+	WorkflowType   string
+	Ids            []uuid.UUID
+	BorrowerIds    []string
+	Statuses       []string
+	SourceFailed   []bool
+	StatusCodes    []int32
+	TasksCompleted []int32
+	TasksFailed    []int32
+	StartedAt      []time.Time
+	CompletedAt    []time.Time
+	Tags           []string
+	States         []string
+	Results        []string
 }
 
 // Records the items of a chunk, which have ended, as executions, in the order of
-// the chunk, and adds how many have ended how. The row of the batch is locked
-// last. No row: they were recorded before, or another has taken the chunk.
+// the chunk; BatchChunkCount is to follow in the transaction. No row: they were
+// recorded before, or another has taken the chunk.
 // Executions and payloads expand the arrays each for itself: a common table of
 // the items would hold a copy of every text.
-func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (BatchChunkRecordRow, error) {
-	row := db.QueryRow(ctx, batchChunkRecord,
-		arg.Completed,
-		arg.Failed,
-		arg.CompletedWithoutSource,
-		arg.Ids,
-		arg.NewColumns,
+func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (int64, error) {
+	result, err := db.Exec(ctx, batchChunkRecord,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
 		arg.Token,
 		arg.WorkflowType,
+		arg.Ids,
 		arg.BorrowerIds,
 		arg.Statuses,
 		arg.SourceFailed,
@@ -200,21 +230,10 @@ func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkR
 		arg.States,
 		arg.Results,
 	)
-	var i BatchChunkRecordRow
-	err := row.Scan(
-		&i.WorkflowID,
-		&i.Status,
-		&i.RetryMode,
-		&i.CancelRequestedAt,
-		&i.FedUntil,
-		&i.ChunksFedUntil,
-		&i.ItemsEnqueued,
-		&i.ItemsTotal,
-		&i.ItemsCompleted,
-		&i.ItemsFailed,
-		&i.ValidatedItems,
-	)
-	return i, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchChunksList = `-- name: BatchChunksList :many

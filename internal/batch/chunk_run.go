@@ -31,7 +31,7 @@ type chunk struct {
 }
 
 // runPureChunk runs the items of a chunk in memory and records them in one
-// statement. It is left alone while the batch is paused or once it is cancelled.
+// transaction. It is left alone while the batch is paused or once it is cancelled.
 func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) error {
 	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
@@ -79,8 +79,9 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 }
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
-// them and feeds the batch: one transaction. It leaves its turn before the commit,
-// which waits for the disk while another chunk may have the processor.
+// them and feeds the batch: one transaction. It leaves its turn when it has
+// nothing more to compute: the row of the batch is locked until the commit of the
+// chunk before, which waits for the disk, and so does its own.
 func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) error {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {
@@ -88,40 +89,44 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 	}
 	params := queries.BatchChunkRecordParams{
 		TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Token: c.row.Token, WorkflowType: c.workflow.Type,
-		NewColumns: s.columns.unseen(c.batchID, items), Ids: p.Ids, Statuses: p.Statuses, SourceFailed: p.SourceFailed,
+		Ids: p.Ids, Statuses: p.Statuses, SourceFailed: p.SourceFailed,
 		StatusCodes: p.StatusCodes, TasksCompleted: p.TasksCompleted, TasksFailed: p.TasksFailed,
 		StartedAt: p.StartedAt, CompletedAt: p.CompletedAt, Tags: p.Tags, States: p.States, Results: p.Results,
+	}
+	count := queries.BatchChunkCountParams{
+		TenantID: c.tenantID, BatchID: c.batchID, Ended: int32(len(items)), NewColumns: s.columns.unseen(c.batchID, items),
 	}
 	for _, it := range items {
 		params.BorrowerIds = append(params.BorrowerIds, it.borrowerID)
 		switch o := it.Outcome; {
 		case o.Status != engine.StatusCompleted:
-			params.Failed++
+			count.Failed++
 		case o.SourceFailed:
-			params.CompletedWithoutSource++
+			count.CompletedWithoutSource++
 			fallthrough
 		default:
-			params.Completed++
+			count.Completed++
 		}
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchChunkRecord(ctx, tx, params)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
+		chunks, err := s.q.BatchChunkRecord(ctx, tx, params)
 		if err != nil {
 			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
 		}
-		if err := s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row))); err != nil {
-			return err
+		if chunks == 0 {
+			return nil
 		}
 		leave()
-		return nil
+		row, err := s.q.BatchChunkCount(ctx, tx, count)
+		if err != nil {
+			return fmt.Errorf("count chunk %d of batch %s: %w", c.first, c.batchID, err)
+		}
+		return s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
 	})
 	if err != nil {
 		return err
 	}
-	s.columns.note(c.batchID, params.NewColumns)
+	s.columns.note(c.batchID, count.NewColumns)
 	return nil
 }
 

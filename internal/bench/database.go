@@ -31,6 +31,7 @@ func openDatabase(ctx context.Context, dir string, config Config) (_ *database, 
 	d := &database{dir: dir}
 	d.server, err = embedded.Open(ctx, embedded.Options{
 		Dir: filepath.Join(dir, "database"), BinDir: config.PGBin, Notices: config.Progress, Log: config.Log,
+		Settings: map[string]string{"min_wal_size": fmt.Sprintf("%dMB", logKept*segmentBytes>>20)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start a PostgreSQL server: %w", err)
@@ -58,7 +59,28 @@ func openDatabase(ctx context.Context, dir string, config Config) (_ *database, 
 			return nil, err
 		}
 	}
+	if err := d.fillLog(ctx); err != nil {
+		return nil, fmt.Errorf("fill the server's log: %w", err)
+	}
 	return d, d.makeLimitTables(ctx)
+}
+
+const (
+	segmentBytes = 16 << 20 // of WAL, PostgreSQL's default
+	logKept      = 128      // segments, more than a round fills
+)
+
+// fillLog has the server make the segments of its WAL beforehand: the checkpoint
+// keeps those that were filled for use again. A server that has run for a while
+// has them, and on a new one every commit waits whenever one is made.
+func (d *database) fillLog(ctx context.Context) error {
+	for range logKept {
+		if _, err := d.own.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()"); err != nil {
+			return err
+		}
+	}
+	_, err := d.own.Exec(ctx, "CHECKPOINT")
+	return err
 }
 
 // openPool connects to another database of the server than the url names,
@@ -79,7 +101,7 @@ func openPool(ctx context.Context, url, name string) (*pgxpool.Pool, error) {
 // what it has committed would be worth nothing.
 func (d *database) checkDurability(ctx context.Context) error {
 	rows, err := d.own.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
-		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'max_wal_size', 'checkpoint_timeout', 'wal_sync_method')`)
+		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'min_wal_size', 'max_wal_size', 'checkpoint_timeout', 'wal_sync_method')`)
 	if err != nil {
 		return err
 	}

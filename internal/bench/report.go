@@ -126,7 +126,7 @@ func machine() string {
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s\nPostgreSQL %s with", r.Machine, r.PostgreSQL)
-	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size"} {
+	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "min_wal_size", "max_wal_size"} {
 		fmt.Fprintf(w, " %s=%s", name, r.Settings[name])
 	}
 	fmt.Fprintf(w, "; %d rounds, batches of %d items\n\n", r.Rounds, r.Items)

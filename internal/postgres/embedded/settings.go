@@ -22,9 +22,12 @@ func (o Options) parameters() []string {
 		"shared_buffers":          strconv.FormatInt(buffers, 10) + "MB",
 		"effective_cache_size":    strconv.FormatInt(2*buffers, 10) + "MB",
 		"max_wal_size":            "4GB",
-		"checkpoint_timeout":      "15min",
-		"random_page_cost":        "1.1",
-		"jit":                     "off", // compiling costs more than our short queries
+		// What a large batch writes is used again by the next: whenever a segment of
+		// the log has to be made, all commits wait.
+		"min_wal_size":       "1GB",
+		"checkpoint_timeout": "15min",
+		"random_page_cost":   "1.1",
+		"jit":                "off", // compiling costs more than our short queries
 		// A list query takes one core, not all; and parallel workers need
 		// /dev/shm, of which a container has 64 MB.
 		"max_parallel_workers_per_gather": "0",
@@ -40,6 +43,7 @@ func (o Options) parameters() []string {
 			"max_connections":    "500",
 			"shared_buffers":     "128MB",
 			"max_wal_size":       "1GB",
+			"min_wal_size":       "80MB",
 		})
 	}
 	maps.Copy(settings, o.Settings)

@@ -52,8 +52,8 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	})
 	require.Equal(t, items, b.record(t).State.Summary.Completed)
 	t.Logf("%d items: %+v", items, cost)
-	require.LessOrEqual(t, cost.Transactions, int64(items/50))
-	require.LessOrEqual(t, cost.Trips, int64(items*3/100))
+	require.LessOrEqual(t, cost.Transactions, int64(items/80))
+	require.LessOrEqual(t, cost.Trips, int64(items/50))
 	rows := func(what string) int {
 		return b.count(t, "SELECT sum("+what+") FROM pg_stat_user_tables WHERE relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%'")
 	}

@@ -178,6 +178,10 @@ func (x *Expression) FieldRefs() []string { return x.refs.fields.sorted() }
 // that are computed are not among them.
 func (x *Expression) WaitRefs() []string { return x.refs.waits.sorted() }
 
+// ReadsNow reports whether the expression's result may depend on when the task
+// began.
+func (x *Expression) ReadsNow() bool { return x.refs.now }
+
 // Constant returns the value of an expression that is a literal: a text, a
 // number with or without a minus, true, false or null.
 func (x *Expression) Constant() (any, bool) {
@@ -193,9 +197,12 @@ type names map[string]bool
 
 func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
-// refs are the tasks and the fields that something reads, and the tasks of whose
-// waits it gives the addresses.
-type refs struct{ tasks, fields, fieldPaths, waits names }
+// refs are the tasks and the fields that something reads, the tasks of whose
+// waits it gives the addresses, and whether it asks for the time.
+type refs struct {
+	tasks, fields, fieldPaths, waits names
+	now                              bool
+}
 
 func (r *refs) addTask(id string) { addName(&r.tasks, id) }
 
@@ -205,6 +212,7 @@ func (r *refs) addField(path []string) {
 }
 
 func (r *refs) merge(other refs) {
+	r.now = r.now || other.now
 	for id := range other.tasks {
 		r.addTask(id)
 	}

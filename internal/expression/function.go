@@ -59,6 +59,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 		}
 	}
 	c.builds = true
+	c.refs.now = c.refs.now || name == "now"
 	compiled, err := c.all(args)
 	if err != nil {
 		return nil, err

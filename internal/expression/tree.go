@@ -60,6 +60,9 @@ func (t *Tree) TaskRefs() []string { return t.refs.tasks.sorted() }
 // WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
 func (t *Tree) WaitRefs() []string { return t.refs.waits.sorted() }
 
+// ReadsNow reports whether a text of the tree may depend on when the task began.
+func (t *Tree) ReadsNow() bool { return t.refs.now }
+
 // FieldRefs returns the first segments of the $.name that it reads, sorted.
 func (t *Tree) FieldRefs() []string { return t.refs.fields.sorted() }
 

@@ -33,7 +33,7 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	plan.Timeout = c.timeout(plan.Mode, def.TimeoutSeconds)
 	plan.asked, plan.seconds, plan.waits = def.ExecutionMode, def.TimeoutSeconds, c.waits
 	plan.References = c.references
-	plan.Effects = c.effects || c.waits
+	plan.Effects, plan.readsNow = c.effects || c.waits, c.readsNow
 	plan.Warnings = c.warnings
 	if len(c.faults) == 0 {
 		return plan, nil
@@ -68,6 +68,7 @@ type compiler struct {
 	cycle    string // message on the first cycle
 	effects  bool
 	waits    bool
+	readsNow bool // an expression asks for the time
 
 	references []Reference
 	addresses  []address

@@ -39,10 +39,11 @@ type Plan struct {
 	// Pins say which versions Link found for Latest, by alias.
 	Pins map[string]int
 
-	schema  *schema
-	asked   Mode // of the definition
-	seconds int  // the time limit of the definition
-	waits   bool
+	schema   *schema
+	asked    Mode // of the definition
+	seconds  int  // the time limit of the definition
+	waits    bool
+	readsNow bool // an expression asks for the time
 }
 
 // Graph is tasks and what follows what. Tasks are in the order of the

@@ -86,10 +86,18 @@ func (signal) Compile(c *workflow.ConfigReader) workflow.Program {
 	return sampleProgram{}
 }
 
+// runner is a task type that runs a workflow.
+type runner struct{}
+
+func (runner) Compile(c *workflow.ConfigReader) workflow.Program {
+	c.Workflow()
+	return sampleProgram{}
+}
+
 func types() map[string]workflow.TaskType {
 	return map[string]workflow.TaskType{
 		"step": sample{}, "call": sample{effect: true}, "pause": sample{waits: true},
-		"switch": chooser{}, "nest": nest{}, "signal": signal{},
+		"switch": chooser{}, "nest": nest{}, "signal": signal{}, "run": runner{},
 	}
 }
 

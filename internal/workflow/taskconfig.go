@@ -76,19 +76,22 @@ func (t *taskConfig) reader(path string, members map[string]any, scope expressio
 	return r
 }
 
-// refers is what may refer to other tasks: an expression, a template or a tree.
-type refers interface {
+// reads is what may read other tasks: an expression, a template or a tree.
+type reads interface {
 	TaskRefs() []string
 	WaitRefs() []string
+	ReadsNow() bool
 }
 
-func (t *taskConfig) refer(path string, to refers) {
-	for _, id := range to.TaskRefs() {
+// refer notes what is read at a path of the config.
+func (t *taskConfig) refer(path string, from reads) {
+	for _, id := range from.TaskRefs() {
 		t.refs = append(t.refs, reference{path, id})
 	}
-	for _, id := range to.WaitRefs() {
+	for _, id := range from.WaitRefs() {
 		t.compiler.addresses = append(t.compiler.addresses, address{t.graph, reference{path, id}})
 	}
+	t.compiler.readsNow = t.compiler.readsNow || from.ReadsNow()
 }
 
 // common reads what every config may have (decisions 4.3).

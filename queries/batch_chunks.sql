@@ -1,22 +1,40 @@
 -- name: BatchChunkLook :one
--- What the items of a chunk share, whether any wait in it still, and whether some
--- may have begun (its token).
-SELECT c.token, (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
+-- What the items of a chunk share, whether any wait in it still, whether some may
+-- have run (its token), and who runs them.
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches b
 LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
 
+-- name: BatchChunkMayBegin :one
+-- Whether the items of a chunk may begin: it is the caller's still, and its batch
+-- is neither paused nor cancelled.
+SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
+    SELECT FROM batch_chunks c
+    WHERE c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer AND c.token = @token::uuid))::boolean AS may_begin
+FROM execution_batches b
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
+
 -- name: BatchChunkTake :one
--- Takes a chunk from whoever had it. No row: another was faster, or all of its
--- items are recorded.
-UPDATE batch_chunks c SET token = @token::uuid
+-- Takes a chunk from whoever had it, and gives its items ids unless they have
+-- some that are not too old. No row: another was faster, or all of its items are
+-- recorded.
+UPDATE batch_chunks c SET token = @token::uuid, holder_id = @holder_id::uuid,
+    ids_from = CASE WHEN c.ids_from >= @oldest_ids_from::uuid THEN c.ids_from ELSE @ids_from::uuid END
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer
   AND c.token IS NOT DISTINCT FROM sqlc.narg('held')::uuid
-RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs;
+RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
+
+-- name: BatchChunkLetGo :exec
+-- Leaves a chunk to whoever comes next, unless another has taken it.
+UPDATE batch_chunks SET holder_id = NULL
+WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;
 
 -- name: BatchChunkShrink :one
--- Leaves of a chunk that was just taken the items that have not begun.
+-- Leaves of a chunk that was just taken the items that are not recorded.
 UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
     SELECT COALESCE(array_agg(i.item_index ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.row_number ORDER BY i.item_index), '{}'),
         COALESCE(array_agg(i.file_name ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.input ORDER BY i.item_index), '{}')
@@ -25,7 +43,7 @@ UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
         SELECT FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = i.item_index))
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token = @token::uuid
-RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs;
+RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
 
 -- name: BatchChunkDelete :exec
 -- Removes a chunk all of whose items are recorded, unless another has taken it.
@@ -34,38 +52,92 @@ WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_it
 
 -- name: BatchChunkItemsBegin :many
 -- Makes items of chunks executions that run, leased to the process, as long as
--- their chunks are the caller's and their batch lets them begin. An item that is
--- missing here has not begun. The lock keeps who takes a chunk meanwhile waiting
--- until it can see which have.
+-- their chunks are the caller's. An item that is missing here is another's. The
+-- lock keeps who takes a chunk meanwhile waiting until it can see which these are.
 WITH chunk AS (
     SELECT c.token FROM batch_chunks c
     WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = ANY (@chunks::integer[]) AND c.token = ANY (@tokens::uuid[])
     FOR SHARE
 ), item AS (
-    SELECT i.id, i.lease_token, i.item_index, i.row_number, i.file_name, i.borrower_id, i.started_at, i.deadline_at,
+    SELECT i.id, i.lease_token, i.item_index, i.row_number, i.file_name, i.borrower_id, i.created_at, i.started_at, i.deadline_at,
         i.tasks_completed, i.tasks_failed, i.input, i.state,
         b.id AS batch_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
     FROM (
         SELECT unnest(@ids::uuid[]) AS id, unnest(@chunk_tokens::uuid[]) AS chunk_token, unnest(@lease_tokens::uuid[]) AS lease_token,
             unnest(@item_indexes::integer[]) AS item_index, unnest(@row_numbers::integer[]) AS row_number, unnest(@file_names::text[]) AS file_name,
-            unnest(@borrower_ids::text[]) AS borrower_id, unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadline_at::timestamptz[]) AS deadline_at,
+            unnest(@borrower_ids::text[]) AS borrower_id, unnest(@created_at::timestamptz[]) AS created_at,
+            unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadline_at::timestamptz[]) AS deadline_at,
             unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
             unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state
     ) AS i, execution_batches b
-    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL
-      AND i.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND i.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state)
-    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json FROM item
+    SELECT item.id, @tenant_id, item.input::json, item.state::json FROM item
 )
 INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
     is_test, batch_id, item_index, row_number, source_file_name, status, tasks_completed, tasks_failed,
     created_at, started_at, deadline_at, lease_token, lease_process_id)
 SELECT item.id, @tenant_id, item.workflow_id, item.workflow_alias, item.workflow_version, NULLIF(@workflow_type::text, ''), item.principal_id,
     NULLIF(item.borrower_id, ''), item.is_test, item.batch_id, item.item_index, NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
-    'running', item.tasks_completed, item.tasks_failed, item.started_at, item.started_at, item.deadline_at, item.lease_token, @lease_process_id::uuid
+    'running', item.tasks_completed, item.tasks_failed, item.created_at, item.started_at, item.deadline_at, item.lease_token, @lease_process_id::uuid
 FROM item
 RETURNING id;
+
+-- name: BatchChunkItemsRecord :one
+-- Makes items of chunks executions that have ended, and counts them, as long as
+-- their chunks are the caller's. One that is recorded already is not counted
+-- again. The lock is as in BatchChunkItemsBegin; the row of the batch is locked
+-- last. No row: nothing was recorded.
+WITH chunk AS (
+    SELECT c.token FROM batch_chunks c
+    WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = ANY (@chunks::integer[]) AND c.token = ANY (@tokens::uuid[])
+    FOR SHARE
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF(@workflow_type::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        item.status_code, item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END,
+        item.created_at, item.started_at, item.completed_at
+    FROM execution_batches b, (
+        SELECT unnest(@ids::uuid[]) AS id, unnest(@chunk_tokens::uuid[]) AS chunk_token,
+            unnest(@item_indexes::integer[]) AS item_index, unnest(@row_numbers::integer[]) AS row_number, unnest(@file_names::text[]) AS file_name,
+            unnest(@borrower_ids::text[]) AS borrower_id, unnest(@statuses::text[]) AS status, unnest(@source_failed::boolean[]) AS source_failed,
+            unnest(@status_codes::integer[]) AS status_code, unnest(@tasks_completed::integer[]) AS tasks_completed,
+            unnest(@tasks_failed::integer[]) AS tasks_failed, unnest(@tags::text[]) AS tags, unnest(@created_at::timestamptz[]) AS created_at,
+            unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at
+    ) AS item
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    ON CONFLICT DO NOTHING
+    RETURNING status, source_failed
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, @tenant_id, item.input::json, item.state::json, item.result::json
+    FROM (
+        SELECT unnest(@ids::uuid[]) AS id, unnest(@chunk_tokens::uuid[]) AS chunk_token,
+            unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
+    ) AS item
+    WHERE item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    ON CONFLICT DO NOTHING
+), counted AS (
+    SELECT count(*) AS items, count(*) FILTER (WHERE status = 'completed') AS completed,
+        count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed
+    FROM execution
+)
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + counted.completed,
+    items_failed = b.items_failed + counted.items - counted.completed,
+    items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.items, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+FROM counted
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchItemsListBegun :many
 -- The items of a range that have begun and are a process' to end, and whether it

@@ -41,28 +41,28 @@ WITH chunk AS (
     WHERE c.tenant_id = $1 AND c.batch_id = $4::uuid AND c.first_item = ANY ($5::integer[]) AND c.token = ANY ($6::uuid[])
     FOR SHARE
 ), item AS (
-    SELECT i.id, i.lease_token, i.item_index, i.row_number, i.file_name, i.borrower_id, i.started_at, i.deadline_at,
+    SELECT i.id, i.lease_token, i.item_index, i.row_number, i.file_name, i.borrower_id, i.created_at, i.started_at, i.deadline_at,
         i.tasks_completed, i.tasks_failed, i.input, i.state,
         b.id AS batch_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
     FROM (
         SELECT unnest($7::uuid[]) AS id, unnest($8::uuid[]) AS chunk_token, unnest($9::uuid[]) AS lease_token,
             unnest($10::integer[]) AS item_index, unnest($11::integer[]) AS row_number, unnest($12::text[]) AS file_name,
-            unnest($13::text[]) AS borrower_id, unnest($14::timestamptz[]) AS started_at, unnest($15::timestamptz[]) AS deadline_at,
-            unnest($16::integer[]) AS tasks_completed, unnest($17::integer[]) AS tasks_failed,
-            unnest($18::text[]) AS input, unnest($19::text[]) AS state
+            unnest($13::text[]) AS borrower_id, unnest($14::timestamptz[]) AS created_at,
+            unnest($15::timestamptz[]) AS started_at, unnest($16::timestamptz[]) AS deadline_at,
+            unnest($17::integer[]) AS tasks_completed, unnest($18::integer[]) AS tasks_failed,
+            unnest($19::text[]) AS input, unnest($20::text[]) AS state
     ) AS i, execution_batches b
-    WHERE b.tenant_id = $1 AND b.id = $4::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL
-      AND i.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    WHERE b.tenant_id = $1 AND b.id = $4::uuid AND i.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state)
-    SELECT item.id, $1, item.input::json, NULLIF(item.state, '')::json FROM item
+    SELECT item.id, $1, item.input::json, item.state::json FROM item
 )
 INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
     is_test, batch_id, item_index, row_number, source_file_name, status, tasks_completed, tasks_failed,
     created_at, started_at, deadline_at, lease_token, lease_process_id)
 SELECT item.id, $1, item.workflow_id, item.workflow_alias, item.workflow_version, NULLIF($2::text, ''), item.principal_id,
     NULLIF(item.borrower_id, ''), item.is_test, item.batch_id, item.item_index, NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
-    'running', item.tasks_completed, item.tasks_failed, item.started_at, item.started_at, item.deadline_at, item.lease_token, $3::uuid
+    'running', item.tasks_completed, item.tasks_failed, item.created_at, item.started_at, item.deadline_at, item.lease_token, $3::uuid
 FROM item
 RETURNING id
 `
@@ -81,6 +81,7 @@ type BatchChunkItemsBeginParams struct {
 	RowNumbers     []int32
 	FileNames      []string
 	BorrowerIds    []string
+	CreatedAt      []time.Time
 	StartedAt      []time.Time
 	DeadlineAt     []time.Time
 	TasksCompleted []int32
@@ -90,9 +91,8 @@ type BatchChunkItemsBeginParams struct {
 }
 
 // Makes items of chunks executions that run, leased to the process, as long as
-// their chunks are the caller's and their batch lets them begin. An item that is
-// missing here has not begun. The lock keeps who takes a chunk meanwhile waiting
-// until it can see which have.
+// their chunks are the caller's. An item that is missing here is another's. The
+// lock keeps who takes a chunk meanwhile waiting until it can see which these are.
 func (q *Queries) BatchChunkItemsBegin(ctx context.Context, db DBTX, arg BatchChunkItemsBeginParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchChunkItemsBegin,
 		arg.TenantID,
@@ -108,6 +108,7 @@ func (q *Queries) BatchChunkItemsBegin(ctx context.Context, db DBTX, arg BatchCh
 		arg.RowNumbers,
 		arg.FileNames,
 		arg.BorrowerIds,
+		arg.CreatedAt,
 		arg.StartedAt,
 		arg.DeadlineAt,
 		arg.TasksCompleted,
@@ -133,22 +134,191 @@ func (q *Queries) BatchChunkItemsBegin(ctx context.Context, db DBTX, arg BatchCh
 	return items, nil
 }
 
+const batchChunkItemsRecord = `-- name: BatchChunkItemsRecord :one
+WITH chunk AS (
+    SELECT c.token FROM batch_chunks c
+    WHERE c.tenant_id = $2 AND c.batch_id = $3::uuid AND c.first_item = ANY ($4::integer[]) AND c.token = ANY ($5::uuid[])
+    FOR SHARE
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($6::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        item.status_code, item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END,
+        item.created_at, item.started_at, item.completed_at
+    FROM execution_batches b, (
+        SELECT unnest($7::uuid[]) AS id, unnest($8::uuid[]) AS chunk_token,
+            unnest($9::integer[]) AS item_index, unnest($10::integer[]) AS row_number, unnest($11::text[]) AS file_name,
+            unnest($12::text[]) AS borrower_id, unnest($13::text[]) AS status, unnest($14::boolean[]) AS source_failed,
+            unnest($15::integer[]) AS status_code, unnest($16::integer[]) AS tasks_completed,
+            unnest($17::integer[]) AS tasks_failed, unnest($18::text[]) AS tags, unnest($19::timestamptz[]) AS created_at,
+            unnest($20::timestamptz[]) AS started_at, unnest($21::timestamptz[]) AS completed_at
+    ) AS item
+    WHERE b.tenant_id = $2 AND b.id = $3::uuid AND item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    ON CONFLICT DO NOTHING
+    RETURNING status, source_failed
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, $2, item.input::json, item.state::json, item.result::json
+    FROM (
+        SELECT unnest($7::uuid[]) AS id, unnest($8::uuid[]) AS chunk_token,
+            unnest($22::text[]) AS input, unnest($23::text[]) AS state, unnest($24::text[]) AS result
+    ) AS item
+    WHERE item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
+    ON CONFLICT DO NOTHING
+), counted AS (
+    SELECT count(*) AS items, count(*) FILTER (WHERE status = 'completed') AS completed,
+        count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed
+    FROM execution
+)
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + counted.completed,
+    items_failed = b.items_failed + counted.items - counted.completed,
+    items_source_failed = b.items_source_failed + counted.source_failed,
+    items_enqueued = GREATEST(b.items_enqueued - counted.items, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($1::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+FROM counted
+WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchChunkItemsRecordParams struct {
+	NewColumns     []string
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+	Chunks         []int32
+	Tokens         []uuid.UUID
+	WorkflowType   string
+	Ids            []uuid.UUID
+	ChunkTokens    []uuid.UUID
+	ItemIndexes    []int32
+	RowNumbers     []int32
+	FileNames      []string
+	BorrowerIds    []string
+	Statuses       []string
+	SourceFailed   []bool
+	StatusCodes    []int32
+	TasksCompleted []int32
+	TasksFailed    []int32
+	Tags           []string
+	CreatedAt      []time.Time
+	StartedAt      []time.Time
+	CompletedAt    []time.Time
+	Inputs         []string
+	States         []string
+	Results        []string
+}
+
+type BatchChunkItemsRecordRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ChunksFedUntil    int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// Makes items of chunks executions that have ended, and counts them, as long as
+// their chunks are the caller's. One that is recorded already is not counted
+// again. The lock is as in BatchChunkItemsBegin; the row of the batch is locked
+// last. No row: nothing was recorded.
+func (q *Queries) BatchChunkItemsRecord(ctx context.Context, db DBTX, arg BatchChunkItemsRecordParams) (BatchChunkItemsRecordRow, error) {
+	row := db.QueryRow(ctx, batchChunkItemsRecord,
+		arg.NewColumns,
+		arg.TenantID,
+		arg.BatchID,
+		arg.Chunks,
+		arg.Tokens,
+		arg.WorkflowType,
+		arg.Ids,
+		arg.ChunkTokens,
+		arg.ItemIndexes,
+		arg.RowNumbers,
+		arg.FileNames,
+		arg.BorrowerIds,
+		arg.Statuses,
+		arg.SourceFailed,
+		arg.StatusCodes,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.Tags,
+		arg.CreatedAt,
+		arg.StartedAt,
+		arg.CompletedAt,
+		arg.Inputs,
+		arg.States,
+		arg.Results,
+	)
+	var i BatchChunkItemsRecordRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ChunksFedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
+const batchChunkLetGo = `-- name: BatchChunkLetGo :exec
+UPDATE batch_chunks SET holder_id = NULL
+WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
+`
+
+type BatchChunkLetGoParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+	Token     uuid.UUID
+}
+
+// Leaves a chunk to whoever comes next, unless another has taken it.
+func (q *Queries) BatchChunkLetGo(ctx context.Context, db DBTX, arg BatchChunkLetGoParams) error {
+	_, err := db.Exec(ctx, batchChunkLetGo,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Token,
+	)
+	return err
+}
+
 const batchChunkLook = `-- name: BatchChunkLook :one
-SELECT c.token, (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches b
-LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $1::integer
-WHERE b.tenant_id = $2 AND b.id = $3
+LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $2::integer
+WHERE b.tenant_id = $3 AND b.id = $4
 `
 
 type BatchChunkLookParams struct {
-	FirstItem int32
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
+	DeadAfterSeconds float64
+	FirstItem        int32
+	TenantID         uuid.UUID
+	BatchID          uuid.UUID
 }
 
 type BatchChunkLookRow struct {
 	Token       *uuid.UUID
+	HolderID    *uuid.UUID
+	HolderLives bool
 	IsWaiting   bool
 	WorkflowID  uuid.UUID
 	CustomInput []byte
@@ -156,13 +326,20 @@ type BatchChunkLookRow struct {
 	MayBegin    bool
 }
 
-// What the items of a chunk share, whether any wait in it still, and whether some
-// may have begun (its token).
+// What the items of a chunk share, whether any wait in it still, whether some may
+// have run (its token), and who runs them.
 func (q *Queries) BatchChunkLook(ctx context.Context, db DBTX, arg BatchChunkLookParams) (BatchChunkLookRow, error) {
-	row := db.QueryRow(ctx, batchChunkLook, arg.FirstItem, arg.TenantID, arg.BatchID)
+	row := db.QueryRow(ctx, batchChunkLook,
+		arg.DeadAfterSeconds,
+		arg.FirstItem,
+		arg.TenantID,
+		arg.BatchID,
+	)
 	var i BatchChunkLookRow
 	err := row.Scan(
 		&i.Token,
+		&i.HolderID,
+		&i.HolderLives,
 		&i.IsWaiting,
 		&i.WorkflowID,
 		&i.CustomInput,
@@ -170,6 +347,35 @@ func (q *Queries) BatchChunkLook(ctx context.Context, db DBTX, arg BatchChunkLoo
 		&i.MayBegin,
 	)
 	return i, err
+}
+
+const batchChunkMayBegin = `-- name: BatchChunkMayBegin :one
+SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
+    SELECT FROM batch_chunks c
+    WHERE c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $1::integer AND c.token = $2::uuid))::boolean AS may_begin
+FROM execution_batches b
+WHERE b.tenant_id = $3 AND b.id = $4
+`
+
+type BatchChunkMayBeginParams struct {
+	FirstItem int32
+	Token     uuid.UUID
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+}
+
+// Whether the items of a chunk may begin: it is the caller's still, and its batch
+// is neither paused nor cancelled.
+func (q *Queries) BatchChunkMayBegin(ctx context.Context, db DBTX, arg BatchChunkMayBeginParams) (bool, error) {
+	row := db.QueryRow(ctx, batchChunkMayBegin,
+		arg.FirstItem,
+		arg.Token,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	var may_begin bool
+	err := row.Scan(&may_begin)
+	return may_begin, err
 }
 
 const batchChunkShrink = `-- name: BatchChunkShrink :one
@@ -181,7 +387,7 @@ UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
         SELECT FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = i.item_index))
 WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item = $3::integer AND c.token = $4::uuid
-RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs
 `
 
 type BatchChunkShrinkParams struct {
@@ -192,13 +398,14 @@ type BatchChunkShrinkParams struct {
 }
 
 type BatchChunkShrinkRow struct {
+	IdsFrom     uuid.UUID
 	ItemIndexes []int32
 	RowNumbers  []int32
 	FileNames   []string
 	Inputs      []string
 }
 
-// Leaves of a chunk that was just taken the items that have not begun.
+// Leaves of a chunk that was just taken the items that are not recorded.
 func (q *Queries) BatchChunkShrink(ctx context.Context, db DBTX, arg BatchChunkShrinkParams) (BatchChunkShrinkRow, error) {
 	row := db.QueryRow(ctx, batchChunkShrink,
 		arg.TenantID,
@@ -208,6 +415,7 @@ func (q *Queries) BatchChunkShrink(ctx context.Context, db DBTX, arg BatchChunkS
 	)
 	var i BatchChunkShrinkRow
 	err := row.Scan(
+		&i.IdsFrom,
 		&i.ItemIndexes,
 		&i.RowNumbers,
 		&i.FileNames,
@@ -217,32 +425,41 @@ func (q *Queries) BatchChunkShrink(ctx context.Context, db DBTX, arg BatchChunkS
 }
 
 const batchChunkTake = `-- name: BatchChunkTake :one
-UPDATE batch_chunks c SET token = $1::uuid
-WHERE c.tenant_id = $2 AND c.batch_id = $3 AND c.first_item = $4::integer
-  AND c.token IS NOT DISTINCT FROM $5::uuid
-RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+UPDATE batch_chunks c SET token = $1::uuid, holder_id = $2::uuid,
+    ids_from = CASE WHEN c.ids_from >= $3::uuid THEN c.ids_from ELSE $4::uuid END
+WHERE c.tenant_id = $5 AND c.batch_id = $6 AND c.first_item = $7::integer
+  AND c.token IS NOT DISTINCT FROM $8::uuid
+RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs
 `
 
 type BatchChunkTakeParams struct {
-	Token     uuid.UUID
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
-	FirstItem int32
-	Held      *uuid.UUID
+	Token         uuid.UUID
+	HolderID      uuid.UUID
+	OldestIdsFrom uuid.UUID
+	IdsFrom       uuid.UUID
+	TenantID      uuid.UUID
+	BatchID       uuid.UUID
+	FirstItem     int32
+	Held          *uuid.UUID
 }
 
 type BatchChunkTakeRow struct {
+	IdsFrom     uuid.UUID
 	ItemIndexes []int32
 	RowNumbers  []int32
 	FileNames   []string
 	Inputs      []string
 }
 
-// Takes a chunk from whoever had it. No row: another was faster, or all of its
-// items are recorded.
+// Takes a chunk from whoever had it, and gives its items ids unless they have
+// some that are not too old. No row: another was faster, or all of its items are
+// recorded.
 func (q *Queries) BatchChunkTake(ctx context.Context, db DBTX, arg BatchChunkTakeParams) (BatchChunkTakeRow, error) {
 	row := db.QueryRow(ctx, batchChunkTake,
 		arg.Token,
+		arg.HolderID,
+		arg.OldestIdsFrom,
+		arg.IdsFrom,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
@@ -250,6 +467,7 @@ func (q *Queries) BatchChunkTake(ctx context.Context, db DBTX, arg BatchChunkTak
 	)
 	var i BatchChunkTakeRow
 	err := row.Scan(
+		&i.IdsFrom,
 		&i.ItemIndexes,
 		&i.RowNumbers,
 		&i.FileNames,

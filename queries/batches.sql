@@ -139,8 +139,8 @@ WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchChunksList :many
--- The chunks from an index on, in their order, and how many items of each have
--- not begun.
+-- The chunks from an index on, in their order, and how many items of each are
+-- not recorded.
 SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
     (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
         SELECT count(*) FROM executions e
@@ -155,8 +155,13 @@ UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, chun
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchProcessed :exec
-UPDATE execution_batches SET status = 'post_processing', updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing';
+-- Ends the processing of a batch all of whose items are recorded, and removes the
+-- chunks that a crash kept from being removed since.
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @id
+)
+UPDATE execution_batches b SET status = 'post_processing', updated_at = now()
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing';
 
 -- name: BatchGetForItems :one
 -- What the items of a batch share, and whether it lets pending ones begin.
@@ -248,9 +253,11 @@ WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchChunkGet :one
--- A chunk, what it takes to run it, and whether its batch lets it begin or wants
--- it cancelled. No row: its items are recorded.
-SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+-- A chunk, what it takes to run it, who runs items of it, and whether its batch
+-- lets it begin or wants it cancelled. No row: its items are recorded.
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
+    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id

@@ -108,21 +108,26 @@ func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCo
 }
 
 const batchChunkGet = `-- name: BatchChunkGet :one
-SELECT c.token, c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
+    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
-WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item = $3::integer
+WHERE c.tenant_id = $2 AND c.batch_id = $3 AND c.first_item = $4::integer
 `
 
 type BatchChunkGetParams struct {
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
-	FirstItem int32
+	DeadAfterSeconds float64
+	TenantID         uuid.UUID
+	BatchID          uuid.UUID
+	FirstItem        int32
 }
 
 type BatchChunkGetRow struct {
 	Token       *uuid.UUID
+	HolderID    *uuid.UUID
+	HolderLives bool
 	ItemIndexes []int32
 	Inputs      []string
 	WorkflowID  uuid.UUID
@@ -132,13 +137,20 @@ type BatchChunkGetRow struct {
 	IsCancelled bool
 }
 
-// A chunk, what it takes to run it, and whether its batch lets it begin or wants
-// it cancelled. No row: its items are recorded.
+// A chunk, what it takes to run it, who runs items of it, and whether its batch
+// lets it begin or wants it cancelled. No row: its items are recorded.
 func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetParams) (BatchChunkGetRow, error) {
-	row := db.QueryRow(ctx, batchChunkGet, arg.TenantID, arg.BatchID, arg.FirstItem)
+	row := db.QueryRow(ctx, batchChunkGet,
+		arg.DeadAfterSeconds,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+	)
 	var i BatchChunkGetRow
 	err := row.Scan(
 		&i.Token,
+		&i.HolderID,
+		&i.HolderLives,
 		&i.ItemIndexes,
 		&i.Inputs,
 		&i.WorkflowID,
@@ -259,8 +271,8 @@ type BatchChunksListRow struct {
 	Items     int32
 }
 
-// The chunks from an index on, in their order, and how many items of each have
-// not begun.
+// The chunks from an index on, in their order, and how many items of each are
+// not recorded.
 func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
 	rows, err := db.Query(ctx, batchChunksList,
 		arg.TenantID,
@@ -1806,8 +1818,11 @@ func (q *Queries) BatchPreProcessingReset(ctx context.Context, db DBTX, arg Batc
 }
 
 const batchProcessed = `-- name: BatchProcessed :exec
-UPDATE execution_batches SET status = 'post_processing', updated_at = now()
-WHERE tenant_id = $1 AND id = $2 AND status = 'processing'
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2
+)
+UPDATE execution_batches b SET status = 'post_processing', updated_at = now()
+WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing'
 `
 
 type BatchProcessedParams struct {
@@ -1815,6 +1830,8 @@ type BatchProcessedParams struct {
 	ID       uuid.UUID
 }
 
+// Ends the processing of a batch all of whose items are recorded, and removes the
+// chunks that a crash kept from being removed since.
 func (q *Queries) BatchProcessed(ctx context.Context, db DBTX, arg BatchProcessedParams) error {
 	_, err := db.Exec(ctx, batchProcessed, arg.TenantID, arg.ID)
 	return err

@@ -1,13 +1,14 @@
 // Package batch runs a workflow for many items: it reads their sources, puts
 // the items into chunks, feeds these to the workers in windows, records every
-// item as an execution when it begins or ends, counts what ends, and writes the
+// item as an execution when it ends or before, counts what ends, and writes the
 // output package. The stages are jobs; the row of the batch says how far each
 // has come, so that a stage that crashed goes on where it was. It must not know
 // HTTP.
 //
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
-// chunk_begin.go), counting (finish.go, gather.go), PostProcess (postprocess.go).
+// chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
+// PostProcess (postprocess.go).
 // control.go, cancel.go and retry.go intervene; turns.go says whose turn it is.
 // Files are read by table.go and what it stands on, and written by report.go.
 package batch
@@ -76,7 +77,8 @@ type Service struct {
 	// These are of items with effects: what many do at about the same time is one
 	// statement.
 	loads       *gatherer[*loading]
-	beginnings  *gatherer[*beginning]
+	beginnings  *gatherer[*chunkItem]
+	records     *gatherer[*chunkItem]
 	checkpoints *gatherer[*checkpoint]
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
@@ -85,6 +87,7 @@ type Service struct {
 	calling  *turns
 	columns  knownColumns
 	circuits circuits
+	holdings holdings
 }
 
 // New returns a service.
@@ -93,7 +96,7 @@ func New(c Config) *Service {
 		Config: c, q: queries.New(),
 		turns: newTurns(cmp.Or(c.Processors, runtime.GOMAXPROCS(0)), 0), calling: newTurns(callingMax, callingGreed),
 	}
-	s.loads, s.beginnings = newGatherer(s.load), newGatherer(s.beginItems)
+	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)
 	return s
 }

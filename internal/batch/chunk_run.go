@@ -13,6 +13,7 @@ import (
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
+	"tranche/internal/process"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
@@ -67,7 +68,9 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32) (*chunk, error) {
 	c := &chunk{tenantID: tenantID, batchID: batchID, first: first}
 	var err error
-	c.row, err = s.q.BatchChunkGet(ctx, s.Pool, queries.BatchChunkGetParams{TenantID: tenantID, BatchID: batchID, FirstItem: first})
+	c.row, err = s.q.BatchChunkGet(ctx, s.Pool, queries.BatchChunkGetParams{
+		TenantID: tenantID, BatchID: batchID, FirstItem: first, DeadAfterSeconds: process.DeadAfter.Seconds(),
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -152,44 +155,39 @@ func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 	return items, nil
 }
 
-// cancelChunks ends the items of a cancelled batch that wait in chunks. What is
-// taken by another meanwhile is left to the next call.
+// cancelChunks ends the items of a cancelled batch that wait in chunks. Chunks of
+// which items run are left to the next call.
 func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID, result []byte) error {
 	chunks, err := s.q.BatchChunksList(ctx, s.Pool, queries.BatchChunksListParams{TenantID: tenantID, BatchID: batchID, ChunksMax: itemsMax})
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("list the chunks of batch %s: %w", batchID, err))
 	}
 	for _, listed := range chunks {
-		c, err := s.getChunk(ctx, tenantID, batchID, listed.FirstItem)
-		if err == nil && c != nil && c.row.IsCancelled && c.row.Token != nil {
-			c, err = s.takeOver(ctx, c)
-		}
-		if err != nil {
-			return err
-		}
-		if c == nil || !c.row.IsCancelled {
-			continue
-		}
-		items, err := s.cancelledItems(c, result)
-		if err != nil {
-			return err
-		}
-		if err := s.recordChunk(ctx, c, items, func() {}); err != nil {
+		if err := s.cancelChunk(ctx, tenantID, batchID, listed.FirstItem, result); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeOver takes a chunk of which items may have begun and returns what is left
-// of it; nil for nothing.
-func (s *Service) takeOver(ctx context.Context, c *chunk) (*chunk, error) {
-	_, _, err := s.takeChunk(ctx, c.tenantID, c.batchID, c.first, c.row.Token)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, result []byte) (err error) {
+	c, err := s.getChunk(ctx, tenantID, batchID, first)
+	if err != nil || c == nil || !c.row.IsCancelled || s.isHeld(c.row.Token, c.row.HolderID, c.row.HolderLives) {
+		return err
 	}
+	if c.row.Token != nil { // what of it is recorded is not to be cancelled
+		var h *holding
+		if h, err = s.hold(ctx, tenantID, batchID, first, c.row.Token); err != nil || h == nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, h.letGo(ctx)) }()
+		if c, err = s.getChunk(ctx, tenantID, batchID, first); err != nil || c == nil {
+			return err
+		}
+	}
+	items, err := s.cancelledItems(c, result)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.getChunk(ctx, c.tenantID, c.batchID, c.first)
+	return s.recordChunk(ctx, c, items, func() {})
 }

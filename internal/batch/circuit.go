@@ -193,26 +193,25 @@ func (w *watch) down() string {
 
 // putOff lets go of an item that failed because a host is down, instead of
 // ending it: what it completed is kept, the rest runs again when the host is
-// reached. Its attempt stays the same, for nothing outside has seen it.
-func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.Plan, f *execution.Finished, host string) (execution.Holding, error) {
-	plan, state, err := s.Executions.Stored(ctx, f.TenantID, f.ID, plan, f.State)
-	if err != nil {
-		return execution.Held, err
-	}
-	attempt := state.Attempt
-	if _, _, err := engine.Reset(plan, state, nil); err != nil {
-		return execution.Held, err
-	}
-	state.Attempt = attempt
-	text, err := state.JSON()
-	if err != nil {
-		return execution.Held, fmt.Errorf("write the state of execution %s: %w", f.ID, err)
-	}
+// reached. Its attempt stays the same, for nothing outside has seen it. An item of
+// a chunk that is not recorded and completed nothing waits there.
+func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.Plan, it *chunkItem, f *execution.Finished, host string) (execution.Holding, error) {
 	wait, isNew := s.circuits.hold(circuitKey{f.TenantID, host}, batchID, s.Clock())
 	if isNew {
 		if err := s.notice(ctx, f.TenantID, batchID, host); err != nil {
 			return execution.Held, err
 		}
+	}
+	isUnrecorded := it != nil && !it.isRecorded
+	if isUnrecorded && f.Outcome.TasksCompleted == 0 {
+		return execution.Held, &DownError{Wait: wait}
+	}
+	text, err := s.undone(ctx, plan, f)
+	if err == nil && isUnrecorded {
+		err = it.keep(ctx, f, text)
+	}
+	if err != nil {
+		return execution.Held, err
 	}
 	rows, err := s.q.BatchItemDefer(ctx, s.Pool, queries.BatchItemDeferParams{
 		TenantID: f.TenantID, BatchID: batchID, ID: f.ID, LeaseToken: f.LeaseToken, State: text,
@@ -224,6 +223,25 @@ func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.
 		return execution.HeldElsewhere, nil
 	}
 	return execution.Held, &DownError{Wait: wait}
+}
+
+// undone is the state of an item that ended, with what it did not complete to be
+// done again.
+func (s *Service) undone(ctx context.Context, plan *workflow.Plan, f *execution.Finished) ([]byte, error) {
+	plan, state, err := s.Executions.Stored(ctx, f.TenantID, f.ID, plan, f.State)
+	if err != nil {
+		return nil, err
+	}
+	attempt := state.Attempt
+	if _, _, err := engine.Reset(plan, state, nil); err != nil {
+		return nil, err
+	}
+	state.Attempt = attempt
+	text, err := state.JSON()
+	if err != nil {
+		return nil, fmt.Errorf("write the state of execution %s: %w", f.ID, err)
+	}
+	return text, nil
 }
 
 // notice tells in the record of the batch that its items wait for a host.

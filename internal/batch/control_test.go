@@ -27,20 +27,22 @@ const (
 type target struct {
 	*httptest.Server
 	mu     sync.Mutex
-	calls  []string // "B-1/score"
-	keys   map[string][]string
+	calls  []string            // "B-1/score"
+	keys   map[string][]string // and what was asked for under them
+	asked  map[string][]string
 	broken map[string]bool
 	gate   chan struct{} // unless nil, every call waits for it to be closed
 }
 
 func newTarget(t *testing.T) *target {
 	t.Helper()
-	o := &target{broken: map[string]bool{}, keys: map[string][]string{}}
+	o := &target{broken: map[string]bool{}, keys: map[string][]string{}, asked: map[string][]string{}}
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call := r.URL.Query().Get("id") + r.URL.Path
 		o.mu.Lock()
 		o.calls = append(o.calls, call)
 		o.keys[call] = append(o.keys[call], r.Header.Get("Idempotency-Key"))
+		o.asked[call] = append(o.asked[call], r.URL.String())
 		broken, gate := o.broken[call], o.gate
 		o.mu.Unlock()
 		if gate != nil {
@@ -290,10 +292,10 @@ func TestPauseResumeAndCancel(t *testing.T) {
 
 	// What runs goes on to its end, nothing more begins.
 	o.open()
-	running := func() string {
-		return c.Get(t, at+"/items?status=running").Expect(http.StatusOK).Text("pagination.total")
-	}
-	require.Eventually(t, func() bool { return running() == "0" }, waitMax, tick)
+	require.Eventually(t, func() bool { // those that make their first call are not listed
+		return s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM batch_chunks WHERE holder_id IS NOT NULL HAVING count(*) = 0").Scan(new(int)) == nil
+	}, waitMax, tick)
+	require.Equal(t, "0", c.Get(t, at+"/items?status=running").Expect(http.StatusOK).Text("pagination.total"))
 	r := until(t, c, id, func(record) bool { return true })
 	require.Equal(t, "paused", r.Status)
 	require.Positive(t, r.State.Summary.Completed)

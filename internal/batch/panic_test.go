@@ -35,9 +35,9 @@ func TestPanicsAreErrors(t *testing.T) {
 	s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
 	for range 2 {
 		r := &chunkRun{Service: s}
-		require.True(t, r.start(t.Context(), func(func()) (execution.Holding, error) { panic("broken") }))
-		r.running.Wait()
-		_, err := r.end(t.Context())
+		r.start(r.place(t.Context()), func() (execution.Holding, error) { panic("broken") })
+		r.end(t.Context())
+		_, err := r.result()
 		require.ErrorContains(t, err, "panic: broken")
 	}
 }

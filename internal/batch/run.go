@@ -64,7 +64,7 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 
 // runEffects drives one item until it ends or has to wait.
 func (s *Service) runEffects(ctx context.Context, tenantID, batchID, id uuid.UUID, plan *workflow.Plan) (execution.Holding, error) {
-	return s.drive(ctx, tenantID, batchID, plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
+	return s.drive(ctx, tenantID, batchID, plan, nil, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
 		return s.Executions.RunLeased(ctx, tenantID, id)
 	})
 }
@@ -77,7 +77,7 @@ func (s *Service) runFresh(ctx context.Context, tenantID, batchID uuid.UUID, ite
 	if err != nil {
 		return execution.Held, fmt.Errorf("read the input of execution %s: %w", row.ID, err)
 	}
-	return s.drive(ctx, tenantID, batchID, plan, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
+	return s.drive(ctx, tenantID, batchID, plan, nil, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
 		return s.Executions.RunItem(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, BatchID: batchID, Plan: plan, Input: input, Custom: item.custom, BorrowerID: row.BorrowerID,
 			IsTest: row.IsTest, Attempt: int(row.Attempt), Tags: row.Tags,
@@ -95,15 +95,19 @@ func (s *Service) storeNext(ctx context.Context, tenantID, batchID uuid.UUID, c 
 	return written.isHeld, err
 }
 
-// drive runs an item and writes its end, unless it is put off.
-func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, run func(context.Context) (*execution.Finished, execution.Holding, error)) (execution.Holding, error) {
+// drive runs an item and writes its end, unless it is put off. One of a chunk may
+// have come to its end without being recorded.
+func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, it *chunkItem, run func(context.Context) (*execution.Finished, execution.Holding, error)) (execution.Holding, error) {
 	watch, startedAt := s.circuits.watch(tenantID, s.Clock), s.Clock()
 	f, holding, err := run(egress.Observe(ctx, watch.report))
 	if err != nil || f == nil {
 		return holding, err
 	}
 	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 && !s.circuits.isOver(batchID, s.Clock()) {
-		return s.putOff(ctx, batchID, plan, f, host)
+		return s.putOff(ctx, batchID, plan, it, f, host)
+	}
+	if it != nil && !it.isRecorded {
+		return holding, it.record(ctx, f)
 	}
 	return holding, s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})
 }

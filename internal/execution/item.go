@@ -48,7 +48,8 @@ type Item struct {
 	IsTest     bool
 	Attempt    int
 	Tags       []string
-	// IsUnrecorded says that there is no row of it: the first write inserts one.
+	// IsUnrecorded says that there is no row of it: the first write inserts one. Its
+	// id is the same in every run.
 	IsUnrecorded bool
 }
 
@@ -87,18 +88,25 @@ type Checkpoint struct {
 
 // RunItem is RunLeased for an item whose plan has effects and which has no state
 // yet. Its lease is taken with the first state that store writes, and so with
-// those of others; store reports whether the item is this process'. One that is
-// unrecorded is stored before it ends, too.
+// those of others; store reports whether the item is this process'. Before the
+// first calls of an unrecorded one nothing is stored where another run would make
+// the same ones; if it ends then, it has no lease and its end is its only record.
 func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Context, *Checkpoint) (bool, error)) (*Finished, Holding, error) {
 	r := s.runOf(&item)
 	r.batchID = &item.BatchID
 	r.connect()
 	running, release := s.held.add(workflow.WithTenant(ctx, item.TenantID), item.ID)
 	defer release()
-	checkpoint := func(ctx context.Context, state *engine.State) error { return r.store(ctx, state, store) }
-	verdict, err := s.Runner.Drive(running, &r.engine, checkpoint)
-	if err == nil && r.token == uuid.Nil && (verdict.Outcome == nil || item.IsUnrecorded) {
-		err = checkpoint(ctx, r.engine.State)
+	isKnown := item.IsUnrecorded && item.Plan.Repeatable() // what the first state would say
+	verdict, err := s.Runner.Drive(running, &r.engine, func(ctx context.Context, state *engine.State) error {
+		if isKnown {
+			isKnown = false
+			return nil
+		}
+		return r.store(ctx, state, store)
+	})
+	if err == nil && r.token == uuid.Nil && verdict.Outcome == nil {
+		err = r.store(ctx, r.engine.State, store)
 	}
 	switch {
 	case interrupted(running):
@@ -131,9 +139,6 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 	}
 	if c.Begins {
 		c.LeaseToken = uuid.New()
-	}
-	if !state.CompletedAt.IsZero() {
-		c.State = nil // nothing outside has seen it: after a crash it runs anew
 	}
 	isHeld, err := write(ctx, c)
 	switch {

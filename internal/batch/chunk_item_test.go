@@ -1,0 +1,255 @@
+package batch_test
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/batch"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+	"tranche/queries"
+)
+
+// oneCall is a batch of one chunk whose items make one call each.
+func oneCall(t *testing.T, items int) *calling {
+	t.Helper()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	o := newTarget(t)
+	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "POST", o.URL)+`], "edges": []}`)
+	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(items)...)))}
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	b.runs = b.newRuns(t)
+	require.Len(t, b.runs, 1, "chunks")
+	return b
+}
+
+func (b *calling) run(t *testing.T, in *stages) execution.Holding {
+	t.Helper()
+	holding, err := in.batches.RunItems(t.Context(), b.runs[0])
+	require.NoError(t, err)
+	return holding
+}
+
+// A chunk is left alone while its holder lives. What a process says of itself it
+// knows better: a chunk that it failed to let go of is free to it.
+func TestHolderOfAChunk(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.live(t)
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid(), ids_from = $1, holder_id = $2", uuid.Must(uuid.NewV7()), b.batches.Executions.ProcessID)
+	require.NoError(t, err)
+	require.Equal(t, execution.HeldElsewhere, b.run(t, other))
+	require.Zero(t, b.target.count())
+	require.Equal(t, execution.Held, b.run(t, b.stages))
+	require.Equal(t, 3, b.target.count())
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+	require.Equal(t, execution.Held, b.run(t, other), "nothing is left")
+}
+
+// A chunk is let go of after an error, so that another process can go on though
+// this one lives, and the calls are repeated under their keys.
+func TestChunkIsLetGoAfterAnError(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.live(t)
+	_, err := b.Pool.Exec(t.Context(), "ALTER TABLE execution_payloads RENAME TO away")
+	require.NoError(t, err)
+	_, err = b.batches.RunItems(t.Context(), b.runs[0])
+	require.ErrorContains(t, err, "execution_payloads")
+	_, err = b.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO execution_payloads")
+	require.NoError(t, err)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM batch_chunks WHERE holder_id IS NULL AND token IS NOT NULL"))
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	require.Equal(t, execution.Held, b.run(t, other))
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+	for call, keys := range b.target.keys {
+		require.Len(t, keys, 2, call)
+		require.Equal(t, keys[0], keys[1], call)
+	}
+}
+
+// A chunk that is still there though all of its items are recorded, because its
+// process died just then, goes with the end of the batch.
+func TestEmptyChunksGoWithTheirBatch(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	_, err := b.Pool.Exec(t.Context(), `INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs, token, holder_id)
+		SELECT tenant_id, batch_id, 1000, item_indexes, row_numbers, file_names, inputs, gen_random_uuid(), gen_random_uuid() FROM batch_chunks`)
+	require.NoError(t, err)
+	require.Equal(t, execution.Held, b.run(t, b.stages))
+	require.Equal(t, "post_processing", b.record(t).Status)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+}
+
+// The ids of items are kept from one run of their chunk to the next, but not for
+// so long that the rows would belong to a month that is dropped.
+func TestIDsOfItemsAreKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age  time.Duration
+		kept bool
+	}{"young": {20 * 24 * time.Hour, true}, "old": {22 * 24 * time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := oneCall(t, 3)
+			before := queries.FirstIDAt(time.Now().Add(-c.age))
+			_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid(), ids_from = $1", before)
+			require.NoError(t, err)
+			require.Equal(t, execution.Held, b.run(t, b.stages))
+			var first uuid.UUID
+			var created time.Time
+			require.NoError(t, b.Pool.QueryRow(t.Context(), "SELECT id, created_at FROM executions ORDER BY item_index LIMIT 1").Scan(&first, &created))
+			require.Equal(t, c.kept, queries.CreatedAt(first).Equal(queries.CreatedAt(before)))
+			require.WithinDuration(t, queries.CreatedAt(first), created, 0)
+		})
+	}
+}
+
+// ending is what a process that is taken for dead says of the first item of a
+// chunk which it holds under the token.
+func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkItemsRecordParams {
+	now := time.Now()
+	return queries.BatchChunkItemsRecordParams{
+		TenantID: b.tenantID, BatchID: b.id, Chunks: []int32{0}, Tokens: []uuid.UUID{token}, NewColumns: []string{},
+		Ids: []uuid.UUID{batch.ItemID(idsFrom, 0)}, ChunkTokens: []uuid.UUID{token}, ItemIndexes: []int32{0}, RowNumbers: []int32{0},
+		FileNames: []string{""}, BorrowerIds: []string{""}, Statuses: []string{"completed"}, SourceFailed: []bool{false},
+		StatusCodes: []int32{200}, TasksCompleted: []int32{1}, TasksFailed: []int32{0}, Tags: []string{"[]"},
+		CreatedAt: []time.Time{now}, StartedAt: []time.Time{now}, CompletedAt: []time.Time{now},
+		Inputs: []string{`{}`}, States: []string{"null"}, Results: []string{`{}`},
+	}
+}
+
+// What commits late counts once, whoever comes first: the statement that records
+// an item, or who takes its chunk.
+func TestLateRecords(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = $1, ids_from = $2, holder_id = gen_random_uuid()", token, idsFrom)
+	require.NoError(t, err)
+	tx, err := b.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	row, err := queries.New().BatchChunkItemsRecord(t.Context(), tx, b.ending(token, idsFrom))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, row.ItemsCompleted)
+	b.start(t.Context(), t, b.stages, b.runs)
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, waitMax, tick)
+	require.NoError(t, tx.Commit(t.Context()))
+	b.group.Wait()
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+	require.Equal(t, 2, b.target.count(), "the other items")
+
+	_, err = queries.New().BatchChunkItemsRecord(t.Context(), b.Pool, b.ending(token, idsFrom))
+	require.ErrorIs(t, err, pgx.ErrNoRows, "the chunk is another's")
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM executions"))
+}
+
+// A record that is repeated because its answer was lost counts once.
+func TestRepeatedRecords(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = $1, ids_from = $2, holder_id = gen_random_uuid()", token, idsFrom)
+	require.NoError(t, err)
+	_, err = queries.New().BatchChunkItemsRecord(t.Context(), b.Pool, b.ending(token, idsFrom))
+	require.NoError(t, err)
+	_, err = queries.New().BatchChunkItemsRecord(t.Context(), b.Pool, b.ending(token, idsFrom))
+	require.ErrorIs(t, err, pgx.ErrNoRows)
+	require.Equal(t, [4]int{3, 1, 0, 0}, counts(b.record(t)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM execution_payloads"))
+}
+
+// An item whose target is down waits in its chunk if nothing of it was answered;
+// else it is recorded, and what was answered is not asked for again.
+func TestItemsThatArePutOff(t *testing.T) {
+	t.Parallel()
+	for name, isAnswered := range map[string]bool{"nothing answered": false, "one call answered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			address := listener.Addr().String()
+			require.NoError(t, listener.Close())
+			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			tenant := s.Tenant(t)
+			c := tenant.As(t, identity.RoleAdmin)
+			o := newTarget(t)
+			tasks, edges := request("down", "POST", "http://"+address), `{"source": "start", "target": "down"}`
+			if isAnswered {
+				tasks, edges = strings.Replace(tasks, `"retry"`, `"onError": "continue", "retry"`, 1)+`, `+request("up", "POST", o.URL), edges+`, {"source": "start", "target": "up"}`
+			}
+			publish(t, c, `{"name": "Down", "alias": "down", "inputSchema": {"type": "object"}, "tasks": [`+tasks+`], "edges": [`+edges+`]}`)
+			const items = 10
+			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))}
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			b.runs = b.newRuns(t)
+			down := func() bool {
+				_, err := b.batches.RunItems(t.Context(), b.runs[0])
+				isDown := errors.As(err, new(*batch.DownError))
+				require.True(t, isDown || err == nil, err)
+				return isDown
+			}
+			require.True(t, down())
+			ended := counts(b.record(t))
+			require.Less(t, ended[1]+ended[2], 5, "only what met the target before the circuit opened")
+			putOff := b.count(t, "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NULL AND started_at IS NULL")
+			if isAnswered {
+				require.Equal(t, o.count(), ended[1]+putOff)
+			} else {
+				require.Zero(t, putOff)
+			}
+			require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks WHERE holder_id IS NOT NULL"))
+
+			listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+			require.NoError(t, err)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+			server.Listener = listener
+			server.Start()
+			t.Cleanup(server.Close)
+			for range 10 {
+				b.ahead += time.Minute
+				if !down() {
+					break
+				}
+			}
+			require.Equal(t, [4]int{items, items - ended[2], ended[2], 0}, counts(b.record(t)))
+			require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+			for call, keys := range o.keys {
+				require.Len(t, keys, 1, call)
+			}
+		})
+	}
+}
+
+// A pause lets no item begin that waited for a place.
+func TestItemsDoNotBeginOncePaused(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.post(t, "pause")
+	require.Equal(t, execution.Held, b.run(t, b.stages))
+	require.Zero(t, b.target.count())
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks WHERE token IS NOT NULL"))
+	b.post(t, "resume")
+	b.runs = b.newRuns(t)
+	require.Equal(t, execution.Held, b.run(t, b.stages))
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+}

@@ -1,0 +1,4 @@
+package batch
+
+// ItemID is itemID.
+var ItemID = itemID

@@ -83,6 +83,9 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
 	turns *turns
+	// recording bounds how many chunks are recorded at a time, which holds their
+	// items in memory, those that wait for the disk included.
+	recording *turns
 	// calling bounds how many items run that may wait for what they call.
 	calling  *turns
 	columns  knownColumns
@@ -92,9 +95,10 @@ type Service struct {
 
 // New returns a service.
 func New(c Config) *Service {
+	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: newTurns(cmp.Or(c.Processors, runtime.GOMAXPROCS(0)), 0), calling: newTurns(callingMax, callingGreed),
+		turns: newTurns(processors, 0), recording: newTurns(recordingPerProcessor*processors, 0), calling: newTurns(callingMax, callingGreed),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

@@ -22,6 +22,10 @@ import (
 // transaction that records the items of a chunk removes it, so whoever comes
 // second finds nothing to do. Nothing outside has seen what a crash undoes.
 
+// recordingPerProcessor is how many chunks without effects are recorded at a time
+// for each processor: one computes while others wait for the disk.
+const recordingPerProcessor = 2
+
 // chunk is one that waits, and what it takes to run it.
 type chunk struct {
 	tenantID, batchID uuid.UUID
@@ -61,6 +65,11 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 			return err
 		}
 	}
+	recorded, err := s.recording.take(ctx, tenantID, batchID)
+	if err != nil {
+		return err
+	}
+	defer recorded()
 	return s.recordChunk(ctx, c, items, leave)
 }
 

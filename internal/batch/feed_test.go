@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"tranche/internal/execution"
 	"tranche/internal/fault"
 )
 
@@ -112,9 +113,37 @@ func addAll(ctx context.Context, g *gatherer[*ended], items []*ended) []error {
 func newItems(n int) []*ended {
 	items := make([]*ended, n)
 	for i := range items {
-		items[i] = &ended{}
+		items[i] = &ended{Finished: &execution.Finished{}}
 	}
 	return items
+}
+
+// Items that are large together are written by several statements, each of what
+// fits and at least one item.
+func TestGatheredItemsFitAStatement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writes{fail: func([]*ended) error { return nil }}
+		items := newItems(9)
+		for _, item := range items {
+			item.State, item.ResultText = make([]byte, gatherBytesMax/4), make([]byte, 1)
+		}
+		items[8].State = make([]byte, 3*gatherBytesMax)
+		for _, err := range addAll(t.Context(), newGatherer(w.write), items) {
+			require.NoError(t, err)
+		}
+		written := 0
+		for _, group := range w.groups {
+			written += len(group)
+			size := 0
+			for _, item := range group {
+				size += item.size()
+			}
+			require.True(t, size <= gatherBytesMax || len(group) == 1, "%d items of %d bytes", len(group), size)
+		}
+		require.Equal(t, len(items), written)
+		require.LessOrEqual(t, len(w.groups), 5)
+	})
 }
 
 func TestGatheredItemsAreWrittenTogether(t *testing.T) {

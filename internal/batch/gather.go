@@ -16,6 +16,10 @@ const (
 	// gatherTime is how long items are gathered before they are read or written
 	// together.
 	gatherTime = 5 * time.Millisecond
+	// gatherBytesMax bounds what a statement holds, as far as items let it: one may
+	// have more. Hundreds of items with states of megabytes would take longer than a
+	// write may, or more than PostgreSQL takes at a time.
+	gatherBytesMax = 8 << 20
 	// groupWriteTimeMax bounds one attempt to write a group.
 	groupWriteTimeMax = 30 * time.Second
 	// groupRetryWait is the pause before another attempt while the database is
@@ -25,25 +29,45 @@ const (
 
 // gatherer hands the items of a batch that come at about the same time to one
 // statement: one writer a batch, which takes whatever has come meanwhile.
-type gatherer[T any] struct {
+type gatherer[T sized] struct {
 	write  func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error
 	mu     sync.Mutex
 	groups map[uuid.UUID]*group[T]
 }
 
+// sized is what is gathered: of so many bytes, about.
+type sized interface{ size() int }
+
+func (*loading) size() int { return 0 }
+
+func (c *checkpoint) size() int { return len(c.State) }
+
+func (e *ended) size() int { return len(e.State) + len(e.ResultText) }
+
+func (it *chunkItem) size() int {
+	size := len(it.row.Inputs[it.at])
+	if it.first != nil {
+		size += len(it.first.State)
+	}
+	if it.end != nil {
+		size += it.end.size()
+	}
+	return size
+}
+
 // group is the items of one batch that wait to be written.
-type group[T any] struct {
+type group[T sized] struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*arrival[T]
 }
 
-type arrival[T any] struct {
+type arrival[T sized] struct {
 	ctx  context.Context //nolint:containedctx // of the job that waits for the answer
 	item T
 	done chan error
 }
 
-func newGatherer[T any](write func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error) *gatherer[T] {
+func newGatherer[T sized](write func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error) *gatherer[T] {
 	return &gatherer[T]{write: write, groups: map[uuid.UUID]*group[T]{}}
 }
 
@@ -81,8 +105,23 @@ func (g *gatherer[T]) serve(ctx context.Context, waiting *group[T]) {
 		if len(taken) == 0 {
 			return
 		}
-		g.writeAll(ctx, waiting, taken)
+		for len(taken) > 0 {
+			n := fitting(taken)
+			g.writeAll(ctx, waiting, taken[:n])
+			taken = taken[n:]
+		}
 	}
+}
+
+// fitting is how many of the first items one statement takes, at least one.
+func fitting[T sized](taken []*arrival[T]) int {
+	bytes := 0
+	for n, a := range taken {
+		if bytes += a.item.size(); bytes > gatherBytesMax && n > 0 {
+			return n
+		}
+	}
+	return len(taken)
 }
 
 // writeAll writes items together; those that cannot be written with their
@@ -120,7 +159,7 @@ func (g *gatherer[T]) writeOnce(ctx context.Context, waiting *group[T], items []
 	return postgres.Translate(g.write(ctx, waiting.tenantID, waiting.batchID, items))
 }
 
-func allGone[T any](taken []*arrival[T]) bool {
+func allGone[T sized](taken []*arrival[T]) bool {
 	for _, a := range taken {
 		if a.ctx.Err() == nil {
 			return false

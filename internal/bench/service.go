@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -118,36 +117,3 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	b.add(idleMemory, memory)
 	return err
 }
-
-// bureau is what workflows call.
-type bureau struct {
-	addr   string
-	server *http.Server
-}
-
-const (
-	atOncePath   = "/score"
-	slowPath     = "/slow-score" // takes slowTakes
-	slowTakes    = 20 * time.Millisecond
-	bureauAnswer = `{"score": 700.50}`
-)
-
-func openBureau(ctx context.Context) (*bureau, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{ReadHeaderTimeout: startTimeMax, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == slowPath {
-			time.Sleep(slowTakes)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, bureauAnswer)
-	})}
-	go func() { _ = server.Serve(listener) }() // until close
-	return &bureau{addr: listener.Addr().String(), server: server}, nil
-}
-
-func (b *bureau) url(path string) string { return "http://" + b.addr + path }
-
-func (b *bureau) close() { _ = b.server.Close() }

@@ -130,7 +130,7 @@ func (b *bench) measureCallAlone(ctx context.Context) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		request := w.request(http.MethodGet, atOncePath, nil)
+		request := w.request(http.MethodGet, atOncePath, nil, "Idempotency-Key: direct")
 		return func() error {
 			_, err := w.send(request, http.StatusOK)
 			return err

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// bureau is what workflows call. A real one has a machine of its own, this one
+// shares that of what is measured: it reads and writes HTTP/1.1 by hand, over
+// connections that are kept, in half the time of net/http's server.
+type bureau struct {
+	addr     string
+	listener net.Listener
+}
+
+const (
+	atOncePath   = "/score"
+	slowPath     = "/slow-score" // takes slowTakes
+	slowTakes    = 20 * time.Millisecond
+	bureauAnswer = `{"score": 700.50}`
+)
+
+func openBureau(ctx context.Context) (*bureau, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &bureau{addr: listener.Addr().String(), listener: listener}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // it is closed
+			}
+			go b.serve(conn)
+		}
+	}()
+	return b, nil
+}
+
+func (b *bureau) url(path string) string { return "http://" + b.addr + path }
+
+// close takes no more connections; those that there are end with their callers.
+func (b *bureau) close() { _ = b.listener.Close() }
+
+// serve answers the calls of a connection until its caller closes it, or until
+// one of them is none that workflows make.
+func (b *bureau) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	var answer []byte
+	for {
+		path, err := b.read(reader)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(err.Error()), err)
+			return
+		}
+		if path == slowPath {
+			time.Sleep(slowTakes)
+		}
+		answer = append(answer[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: "...)
+		answer = time.Now().UTC().AppendFormat(answer, http.TimeFormat)
+		answer = strconv.AppendInt(append(answer, "\r\nContent-Length: "...), int64(len(bureauAnswer)), 10)
+		answer = append(append(answer, "\r\n\r\n"...), bureauAnswer...)
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// read reads a call: a GET without a body of one of the paths, to this host and
+// with an Idempotency-Key. io.EOF: there are no more.
+func (b *bureau) read(reader *bufio.Reader) (path string, err error) {
+	line, err := reader.ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	switch string(line) {
+	case "GET " + atOncePath + " HTTP/1.1\r\n":
+		path = atOncePath
+	case "GET " + slowPath + " HTTP/1.1\r\n":
+		path = slowPath
+	default:
+		return "", fmt.Errorf("not a call of the bureau: %q", line)
+	}
+	hosted, keyed := false, false
+	for {
+		if line, err = reader.ReadSlice('\n'); err != nil {
+			return "", err
+		}
+		name, value, isHeader := bytes.Cut(bytes.TrimSuffix(line, []byte("\r\n")), []byte(": "))
+		switch {
+		case len(name) == 0 && !isHeader && hosted && keyed:
+			return path, nil
+		case !isHeader:
+			return "", fmt.Errorf("no header, or none of Host and Idempotency-Key before it: %q", line)
+		case bytes.EqualFold(name, []byte("Host")):
+			hosted = string(value) == b.addr
+		case bytes.EqualFold(name, []byte("Idempotency-Key")):
+			keyed = len(value) > 0
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")), bytes.EqualFold(name, []byte("Content-Length")) && string(value) != "0":
+			return "", errors.New("a GET without a body was expected")
+		}
+	}
+}

@@ -46,6 +46,9 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(heapLimit(os.DirFS("/")))
+	}
 	runtime.GOMAXPROCS(threadsPerProcessor * runtime.GOMAXPROCS(0))
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -45,6 +45,26 @@ UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token = @token::uuid
 RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
 
+-- name: BatchChunkSplit :execrows
+-- Makes a chunk of its own of the last items of one that nobody has taken, those
+-- from an index on. No row: somebody has, or they are recorded.
+WITH whole AS (
+    SELECT c.tenant_id, c.batch_id, c.first_item, c.item_indexes, c.row_numbers, c.file_names, c.inputs FROM batch_chunks c
+    WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token IS NULL
+    FOR UPDATE
+), shortened AS (
+    UPDATE batch_chunks c SET item_indexes = trim_array(c.item_indexes, @moved::integer), row_numbers = trim_array(c.row_numbers, @moved::integer),
+        file_names = trim_array(c.file_names, @moved::integer), inputs = trim_array(c.inputs, @moved::integer)
+    FROM whole WHERE c.tenant_id = whole.tenant_id AND c.batch_id = whole.batch_id AND c.first_item = whole.first_item
+)
+INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
+SELECT whole.tenant_id, whole.batch_id, @moved_from::integer, moved.item_indexes, moved.row_numbers, moved.file_names, moved.inputs
+FROM whole CROSS JOIN LATERAL (
+    SELECT array_agg(i.item_index ORDER BY i.item_index) AS item_indexes, array_agg(i.row_number ORDER BY i.item_index) AS row_numbers,
+        array_agg(i.file_name ORDER BY i.item_index) AS file_names, array_agg(i.input ORDER BY i.item_index) AS inputs
+    FROM (SELECT unnest(whole.item_indexes) AS item_index, unnest(whole.row_numbers) AS row_number, unnest(whole.file_names) AS file_name, unnest(whole.inputs) AS input) AS i
+    WHERE i.item_index >= @moved_from::integer) AS moved;
+
 -- name: BatchChunkDelete :exec
 -- Removes a chunk all of whose items are recorded, unless another has taken it.
 DELETE FROM batch_chunks

@@ -424,6 +424,49 @@ func (q *Queries) BatchChunkShrink(ctx context.Context, db DBTX, arg BatchChunkS
 	return i, err
 }
 
+const batchChunkSplit = `-- name: BatchChunkSplit :execrows
+WITH whole AS (
+    SELECT c.tenant_id, c.batch_id, c.first_item, c.item_indexes, c.row_numbers, c.file_names, c.inputs FROM batch_chunks c
+    WHERE c.tenant_id = $2 AND c.batch_id = $3 AND c.first_item = $4::integer AND c.token IS NULL
+    FOR UPDATE
+), shortened AS (
+    UPDATE batch_chunks c SET item_indexes = trim_array(c.item_indexes, $5::integer), row_numbers = trim_array(c.row_numbers, $5::integer),
+        file_names = trim_array(c.file_names, $5::integer), inputs = trim_array(c.inputs, $5::integer)
+    FROM whole WHERE c.tenant_id = whole.tenant_id AND c.batch_id = whole.batch_id AND c.first_item = whole.first_item
+)
+INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
+SELECT whole.tenant_id, whole.batch_id, $1::integer, moved.item_indexes, moved.row_numbers, moved.file_names, moved.inputs
+FROM whole CROSS JOIN LATERAL (
+    SELECT array_agg(i.item_index ORDER BY i.item_index) AS item_indexes, array_agg(i.row_number ORDER BY i.item_index) AS row_numbers,
+        array_agg(i.file_name ORDER BY i.item_index) AS file_names, array_agg(i.input ORDER BY i.item_index) AS inputs
+    FROM (SELECT unnest(whole.item_indexes) AS item_index, unnest(whole.row_numbers) AS row_number, unnest(whole.file_names) AS file_name, unnest(whole.inputs) AS input) AS i
+    WHERE i.item_index >= $1::integer) AS moved
+`
+
+type BatchChunkSplitParams struct {
+	MovedFrom int32
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+	Moved     int32
+}
+
+// Makes a chunk of its own of the last items of one that nobody has taken, those
+// from an index on. No row: somebody has, or they are recorded.
+func (q *Queries) BatchChunkSplit(ctx context.Context, db DBTX, arg BatchChunkSplitParams) (int64, error) {
+	result, err := db.Exec(ctx, batchChunkSplit,
+		arg.MovedFrom,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Moved,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const batchChunkTake = `-- name: BatchChunkTake :one
 UPDATE batch_chunks c SET token = $1::uuid, holder_id = $2::uuid,
     ids_from = CASE WHEN c.ids_from >= $3::uuid THEN c.ids_from ELSE $4::uuid END

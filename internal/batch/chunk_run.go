@@ -15,6 +15,7 @@ import (
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/workflow"
+	"tranche/jobs"
 	"tranche/queries"
 )
 
@@ -25,6 +26,10 @@ import (
 // recordingPerProcessor is how many chunks without effects are recorded at a time
 // for each processor: one computes while others wait for the disk.
 const recordingPerProcessor = 2
+
+// recordedBytesMax is after how many bytes of states and results no more items
+// are run before these are recorded: PostgreSQL takes no statement of a gigabyte.
+const recordedBytesMax = 32 << 20
 
 // chunk is one that waits, and what it takes to run it.
 type chunk struct {
@@ -52,18 +57,26 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	if err != nil {
 		return err
 	}
-	items := make([]*ended, len(c.row.Inputs))
-	for i, input := range c.row.Inputs {
+	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
+	for _, input := range c.row.Inputs {
+		if size > recordedBytesMax {
+			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
+				return err
+			}
+			break
+		}
 		id, err := uuid.NewV7()
 		if err != nil {
 			return err
 		}
-		items[i], err = s.runPure(ctx, execution.Item{
+		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: id, Plan: plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
 		}, []byte(input))
 		if err != nil {
 			return err
 		}
+		items = append(items, item)
+		size += item.size()
 	}
 	recorded, err := s.recording.take(ctx, tenantID, batchID)
 	if err != nil {
@@ -71,6 +84,28 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	}
 	defer recorded()
 	return s.recordChunk(ctx, c, items, leave)
+}
+
+// splitChunk leaves the first items in a chunk, which have run, and gives the
+// others a chunk and a job of their own; false if the chunk is another's now.
+func (s *Service) splitChunk(ctx context.Context, c *chunk, items int) (isSplit bool, err error) {
+	rest := c.row.ItemIndexes[items:]
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		chunks, err := s.q.BatchChunkSplit(ctx, tx, queries.BatchChunkSplitParams{
+			TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Moved: int32(len(rest)), MovedFrom: rest[0],
+		})
+		if err != nil {
+			return fmt.Errorf("split chunk %d of batch %s: %w", c.first, c.batchID, err)
+		}
+		if chunks == 0 {
+			return nil
+		}
+		isSplit = true
+		return s.enqueue(ctx, tx, c.batchID, []jobs.BatchItemRun{{
+			TenantID: c.tenantID, BatchID: c.batchID, FirstItem: rest[0], EndItem: rest[len(rest)-1] + 1, IsChunk: true,
+		}})
+	})
+	return isSplit, err
 }
 
 // getChunk returns nil if the items of the chunk are recorded.

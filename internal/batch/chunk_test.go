@@ -2,9 +2,13 @@ package batch_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
 )
 
 // A batch that is cancelled ends what waits in chunks, each item once and with a
@@ -86,4 +90,30 @@ func TestChunksAreFedAgainAfterAPause(t *testing.T) {
 	require.Equal(t, items, s.count(t, "SELECT count(DISTINCT item_index) FROM executions"))
 	require.Equal(t, items, s.count(t, "SELECT count(*) FROM executions"))
 	require.Equal(t, "post_processing", s.record(t).Status)
+}
+
+// However much the items of a chunk give, they are recorded: by so many statements
+// as it takes, each item once, also when they are retried.
+func TestChunksOfLargeResults(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Large", "alias": "large", "inputSchema": {"type": "object"}, "tasks": [
+		{"id": "list", "type": "transform", "config": {"fields": {"list": "{{ map(1..9000, \"`+strings.Repeat("x", 100)+`\") }}"}}},
+		{"id": "end", "type": "end", "config": {"status": "failed", "errorMessage": "as it is meant", "customOutput": "{{ tasks.list.output }}"}}],
+		"edges": [{"source": "start", "target": "list"}, {"source": "list", "target": "end"}]}`)
+	const items = 25 // of nearly two megabytes each
+	id := start(t, c, "large", ids(many(items)...))
+	for attempt := range 2 {
+		if attempt > 0 {
+			retry(t, c, id, map[string]any{"retryMode": "failed_items"})
+		}
+		require.Equal(t, [4]int{items, 0, items, 0}, counts(follow(t, c, id)))
+		var runs, executions, chunks int
+		require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM river.river_job WHERE kind = 'batch_item_run'),
+			(SELECT count(DISTINCT item_index) FROM executions WHERE status = 'failed' AND status_code = 422), (SELECT count(*) FROM batch_chunks)`).Scan(&runs, &executions, &chunks))
+		require.Greater(t, runs, 1, "nothing was split")
+		require.Equal(t, items, executions)
+		require.Zero(t, chunks)
+	}
 }

@@ -150,7 +150,7 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get items of batch %s: %w", batchID, err))
 	}
-	items := make([]*ended, 0, len(rows))
+	items, size := make([]*ended, 0, len(rows)), 0
 	var alone []int32
 	for i := range rows {
 		row := &rows[i]
@@ -166,6 +166,12 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 			return err
 		}
 		items = append(items, item)
+		if size += item.size(); size > recordedBytesMax {
+			if err := s.finish(ctx, tenantID, batchID, plan, items); err != nil {
+				return err
+			}
+			items, size = items[:0], 0
+		}
 	}
 	if err := s.finish(ctx, tenantID, batchID, plan, items); err != nil || len(alone) == 0 {
 		return err

@@ -19,11 +19,11 @@ const (
 	// workers are killed until all are called for. What a killed worker held is
 	// taken over when it is known to be dead, so by default there are few kills.
 	crashItemsVariable = "TRANCHE_TEST_CRASH_ITEMS"
-	crashItems         = 4000
+	crashItems         = 12_000
 	crashKillsMax      = 3
 	// How long a worker lives while the batch runs.
-	workerLifeMin = time.Second
-	workerLifeMax = 2500 * time.Millisecond
+	workerLifeMin = 400 * time.Millisecond
+	workerLifeMax = 1200 * time.Millisecond
 )
 
 // A batch whose worker is killed every few seconds comes to its end: every item
@@ -56,7 +56,7 @@ func TestKillWorkersAllTheTime(t *testing.T) {
 	kills := 0
 	for kills < killsMax && target.distinct() < items {
 		worker := env.serve(t, "--role=worker")
-		for life := time.After(workerLifeMin + rand.N(workerLifeMax-workerLifeMin)); life != nil; time.Sleep(350 * time.Millisecond) {
+		for life := time.After(workerLifeMin + rand.N(workerLifeMax-workerLifeMin)); life != nil; time.Sleep(100 * time.Millisecond) {
 			record()
 			select {
 			case <-life:

@@ -200,15 +200,22 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 		Env: &env, ExecutionID: env.ExecutionID, Path: env.Path,
 		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
 	}
-	limit := d.run.State.Deadline.Sub(call.At)
+	deadline := d.run.State.Deadline
 	return func() Event {
-		bounded, cancel := context.WithTimeout(ctx, limit)
+		limited, cancel := context.WithTimeout(ctx, deadline.Sub(call.At))
 		defer cancel()
+		bounded := limited
 		if task.Timeout > 0 {
-			bounded, cancel = context.WithTimeoutCause(bounded, task.Timeout, errTaskTimeout)
+			bounded, cancel = context.WithTimeoutCause(limited, task.Timeout, errTaskTimeout)
 			defer cancel()
 		}
-		return d.call(bounded, action, scene, call)
+		event := d.call(bounded, action, scene, call)
+		// The timer may be ahead of the clock: by less than a millisecond, or more
+		// when the clock was set back.
+		if event.Kind == EventFailed && errors.Is(limited.Err(), context.DeadlineExceeded) && event.At.Before(deadline) {
+			event.At = deadline
+		}
+		return event
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -177,6 +178,29 @@ func TestTimeouts(t *testing.T) {
 
 // TestTimeoutKeepsTheProgramsError holds that a program decides itself whether
 // what it did not finish may be tried again.
+// An effect that is stopped because the time of its execution is over ends that
+// as timed out, also where the limit lies between two milliseconds.
+func TestEffectIsStoppedAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	for name, edges := range map[string]string{"alone": "start>a", "beside another": "start>a start>b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{tasks: map[string]behaviour{"a": sleeps(time.Hour), "b": sleeps(time.Hour)}}
+				plan := w.plan(t, edges, []string{"a effect", "b effect"}[:strings.Count(edges, ">")]...)
+				run := &Run{Plan: plan, State: NewState(plan, "e1")}
+				run.State.Deadline = time.Now().UTC().Add(time.Second + 400*time.Microsecond)
+				time.Sleep(500 * time.Microsecond)
+				verdict, err := newRunner().Drive(t.Context(), run, func(context.Context, *State) error { return nil })
+				require.NoError(t, err)
+				require.Equal(t, StatusTimeout, verdict.Outcome.Status)
+				require.Equal(t, StatusTimeout, run.State.Tasks[0].Status)
+				require.Equal(t, fault.ExecutionTimeout, verdict.Outcome.SubCode)
+			})
+		})
+	}
+}
+
 func TestTimeoutKeepsTheProgramsError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

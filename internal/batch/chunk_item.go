@@ -65,14 +65,11 @@ func (it *chunkItem) noteWritten() {
 // keep records an item that is put off after some of its first calls were
 // answered, so that these are not repeated: as this process', in the given state.
 func (it *chunkItem) keep(ctx context.Context, f *execution.Finished, state []byte) error {
-	token := uuid.New()
-	isHeld, err := it.store(ctx, &execution.Checkpoint{
-		ID: f.ID, LeaseToken: token, Begins: true, StartedAt: f.StartedAt, DeadlineAt: f.DeadlineAt,
+	f.LeaseToken = uuid.New() // also after an error: the commit may have succeeded all the same
+	_, err := it.store(ctx, &execution.Checkpoint{
+		ID: f.ID, LeaseToken: f.LeaseToken, Begins: true, StartedAt: f.StartedAt, DeadlineAt: f.DeadlineAt,
 		State: state, TasksCompleted: int32(f.Outcome.TasksCompleted),
 	})
-	if err == nil && isHeld {
-		f.LeaseToken = token
-	}
 	return err
 }
 

@@ -253,3 +253,52 @@ func TestItemsDoNotBeginOncePaused(t *testing.T) {
 	require.Equal(t, execution.Held, b.run(t, b.stages))
 	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
 }
+
+// An item whose end or whose wait could not be written is let go of, so that the
+// next try of its job goes on with it, though its process lives.
+func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]string{"end": "items_completed = 0", "wait": "notices::text = '[]'"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			address := listener.Addr().String()
+			target := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			tenant := s.Tenant(t)
+			c := tenant.As(t, identity.RoleAdmin)
+			publish(t, c, `{"name": "Away", "alias": "away", "inputSchema": {"type": "object"},
+				"tasks": [`+strings.Replace(request("score", "POST", "http://"+address), "?", "?at={{ now() }}&", 1)+`], "edges": []}`)
+			const items = 10
+			b := &calling{stages: stagesOf(t, s, c, tenant.ID, start(t, c, "away", ids(many(items)...)))}
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			b.runs = b.newRuns(t)
+			b.live(t)
+			if name == "wait" {
+				require.NoError(t, listener.Close())
+			} else {
+				target.Listener = listener
+				target.Start()
+			}
+			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK ("+refused+") NOT VALID")
+			require.NoError(t, err)
+			_, err = b.batches.RunItems(t.Context(), b.runs[0])
+			require.ErrorContains(t, err, "refused")
+			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches DROP CONSTRAINT refused")
+			require.NoError(t, err)
+			if name == "wait" {
+				target.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+				require.NoError(t, err)
+				target.Start()
+			}
+			t.Cleanup(target.Close)
+			b.ahead += time.Minute
+			require.Eventually(t, func() bool {
+				_, _ = b.batches.RunItems(t.Context(), b.runs[0])
+				r := counts(b.record(t))
+				return r[1]+r[2] == items
+			}, waitMax, tick)
+		})
+	}
+}

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -104,16 +105,25 @@ func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *
 		return holding, err
 	}
 	if host := watch.down(); host != "" && f.Outcome.TasksFailed > 0 && !s.circuits.isOver(batchID, s.Clock()) {
-		return s.putOff(ctx, batchID, plan, it, f, host)
+		holding, err = s.putOff(ctx, batchID, plan, it, f, host)
+	} else if it != nil && !it.isRecorded {
+		err = it.record(ctx, f)
+	} else {
+		err = s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})
 	}
-	if it != nil && !it.isRecorded {
-		return holding, it.record(ctx, f)
+	if _, isDown := errors.AsType[*DownError](err); err != nil && !isDown {
+		s.Executions.LetGo(ctx, f)
 	}
-	return holding, s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})
+	return holding, err
 }
 
 // End writes an item that has ended elsewhere than in RunItems: after a wait.
-func (s *Service) End(ctx context.Context, f *execution.Finished) error {
+func (s *Service) End(ctx context.Context, f *execution.Finished) (err error) {
+	defer func() {
+		if err != nil {
+			s.Executions.LetGo(ctx, f)
+		}
+	}()
 	batch, err := s.q.BatchGetForItems(ctx, s.Pool, queries.BatchGetForItemsParams{TenantID: f.TenantID, ID: *f.BatchID})
 	if err != nil {
 		return postgres.Translate(fmt.Errorf("get batch %s: %w", *f.BatchID, err))

@@ -72,6 +72,17 @@ func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 	return Held, nil
 }
 
+// LetGo leaves an item whose end RunLeased or RunItem gave, and which could not be
+// written, to the next try of its job. When the process stops, its end does: until
+// then it may be written still.
+func (s *Service) LetGo(ctx context.Context, f *Finished) {
+	if f.LeaseToken == uuid.Nil || ctx.Err() != nil {
+		return
+	}
+	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
+	s.running.Go(func() { r.letGo(s.life) })
+}
+
 // RunLeased is Continue without the last write, which is the caller's: a
 // Finished that is not nil has to be given to End or written with others.
 func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {

@@ -140,13 +140,13 @@ ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchChunksList :many
 -- The chunks from an index on, in their order, and how many items of each are
--- not recorded.
+-- not recorded. One in which nothing is left is not among them.
 SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
     (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
         SELECT count(*) FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
 FROM batch_chunks c
-WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item >= @first_item::integer
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item >= @first_item::integer AND cardinality(c.item_indexes) > 0
 ORDER BY c.first_item LIMIT @chunks_max;
 
 -- name: BatchFed :exec

@@ -254,7 +254,7 @@ SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS
         SELECT count(*) FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
 FROM batch_chunks c
-WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item >= $3::integer
+WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item >= $3::integer AND cardinality(c.item_indexes) > 0
 ORDER BY c.first_item LIMIT $4
 `
 
@@ -272,7 +272,7 @@ type BatchChunksListRow struct {
 }
 
 // The chunks from an index on, in their order, and how many items of each are
-// not recorded.
+// not recorded. One in which nothing is left is not among them.
 func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
 	rows, err := db.Query(ctx, batchChunksList,
 		arg.TenantID,

@@ -95,6 +95,25 @@ func TestEmptyChunksGoWithTheirBatch(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 }
 
+// One whose process died when it had left nothing in it keeps its batch from
+// nothing.
+func TestShrunkChunksAreNotFed(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	_, err := b.Pool.Exec(t.Context(), `INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs, token, holder_id)
+		SELECT tenant_id, batch_id, 1000, '{}', '{}', '{}', '{}', gen_random_uuid(), gen_random_uuid() FROM batch_chunks`)
+	require.NoError(t, err)
+	b.post(t, "pause")
+	b.post(t, "resume")
+	require.Len(t, b.newRuns(t), 1)
+	b.post(t, "cancel")
+	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, [4]int{3, 0, 3, 0}, counts(b.record(t)))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
+}
+
 // The ids of items are kept from one run of their chunk to the next, but not for
 // so long that the rows would belong to a month that is dropped.
 func TestIDsOfItemsAreKept(t *testing.T) {

@@ -149,6 +149,7 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.BatchChunkItemsRecord(ctx, tx, p)
 		if errors.Is(err, pgx.ErrNoRows) {
+			p.NewColumns = nil // they are not recorded
 			return nil
 		}
 		if err != nil {

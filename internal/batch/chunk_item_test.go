@@ -181,6 +181,24 @@ func TestLateRecords(t *testing.T) {
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM executions"))
 }
 
+// What a process could not record, because it was taken for dead, it does not
+// take for recorded: neither the items nor the columns of their outputs.
+func TestPassedOverRecordsLeaveNoTrace(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs)
+	require.Eventually(t, func() bool { return b.target.count() > 0 }, waitMax, tick)
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid(), holder_id = NULL")
+	require.NoError(t, err)
+	b.release()
+	b.group.Wait()
+	require.Equal(t, [4]int{3, 0, 0, 0}, counts(b.record(t)))
+	require.Equal(t, execution.Held, b.run(t, b.stages))
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM execution_batches WHERE 'body.score' = ANY (output_columns)"))
+}
+
 // A record that is repeated because its answer was lost counts once.
 func TestRepeatedRecords(t *testing.T) {
 	t.Parallel()

@@ -161,6 +161,7 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
 		}
 		if chunks == 0 {
+			count.NewColumns = nil // they are not recorded
 			return nil
 		}
 		leave()

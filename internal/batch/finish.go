@@ -46,6 +46,7 @@ func (s *Service) finish(ctx context.Context, tenantID, batchID uuid.UUID, plan 
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.BatchItemsFinish(ctx, tx, params)
 		if errors.Is(err, pgx.ErrNoRows) {
+			params.NewColumns = nil // they are not recorded
 			return nil
 		}
 		if err != nil {

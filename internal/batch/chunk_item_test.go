@@ -114,6 +114,33 @@ func TestShrunkChunksAreNotFed(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 }
 
+// Resuming counts what is under way as it is when nobody else changes the batch:
+// what ends meanwhile would stay in the window for good.
+func TestResumingCountsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.post(t, "pause")
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid()")
+	require.NoError(t, err)
+	_, err = b.Pool.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, batch_id, item_index, status, created_at)
+		SELECT $1, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, id, 0, 'running', now() FROM execution_batches`, uuid.Must(uuid.NewV7()))
+	require.NoError(t, err)
+	tx, err := b.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), "UPDATE executions SET status = 'completed', is_success = true, completed_at = now()")
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "UPDATE execution_batches SET items_completed = 1, items_enqueued = 2")
+	require.NoError(t, err)
+	b.group.Go(func() { b.post(t, "resume") })
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, waitMax, tick)
+	require.NoError(t, tx.Commit(t.Context()))
+	b.group.Wait()
+	require.Equal(t, 2, b.count(t, "SELECT items_enqueued FROM execution_batches"))
+}
+
 // The ids of items are kept from one run of their chunk to the next, but not for
 // so long that the rows would belong to a month that is dropped.
 func TestIDsOfItemsAreKept(t *testing.T) {

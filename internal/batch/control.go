@@ -41,6 +41,11 @@ func (s *Service) Resume(ctx context.Context, tenantID, id uuid.UUID) error {
 		return err
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		// What ends just now is to have ended when BatchResume counts what runs: a
+		// statement sees what was committed when it began, however long it waits.
+		if _, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: id}); err != nil {
+			return err
+		}
 		row, err := s.q.BatchResume(ctx, tx, queries.BatchResumeParams{TenantID: tenantID, ID: id})
 		if err != nil {
 			return err

@@ -163,7 +163,7 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(errStopping, r.handOver(ctx))
 	}
-	return err
+	return r.giveUp(err)
 }
 
 // recordFinished inserts an execution that ended before anything of it had to

@@ -308,6 +308,31 @@ func TestStartIsContinuedByAJob(t *testing.T) {
 	require.Len(t, b.target.seen(), 1)
 }
 
+// An execution whose end could not be written is left to the next try of its job,
+// though its process lives.
+func TestExecutionIsLetGoAfterAnError(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s, _ := b.process(t)
+	close(b.target.let)
+	e, err := s.Start(t.Context(), b.calling(t, ""))
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (status <> 'completed')")
+	require.NoError(t, err)
+	_, err = s.Continue(t.Context(), b.tenant, e.ID)
+	require.ErrorContains(t, err, "refused")
+	_, err = b.pool.Exec(t.Context(), "ALTER TABLE executions DROP CONSTRAINT refused")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		holding, err := s.Continue(t.Context(), b.tenant, e.ID)
+		return err == nil && holding == execution.Held
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, "completed", b.status(t, e.ID))
+	keys := b.target.seen()
+	require.Len(t, keys, 2)
+	require.Equal(t, keys[0], keys[1])
+}
+
 // A process that dies in an effect is replaced; when it turns out to be alive
 // after all, it can write nothing more.
 func TestTakeOverAndFence(t *testing.T) {

@@ -79,7 +79,7 @@ func TestBudgetOfItemsWithEffects(t *testing.T) {
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "GET", o.URL)+`], "edges": []}`)
-	const items = 500 // as many as run at a time
+	const items = 500 // fewer than run at a time
 	b, counter := counted(t, s, c, tenant, start(t, c, "bureau", ids(many(items)...)))
 	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
 	o.gate = make(chan struct{})

@@ -21,11 +21,11 @@ const (
 	// chunkItemsOfEffects is how many items with effects wait in a chunk at most:
 	// so few that several chunks run at a time.
 	chunkItemsOfEffects = 250
-	// callingMax is how many items with effects run at a time in this process.
-	// Most of the time they wait for what they call, those of a target that does
-	// not answer for long: a tenant by itself gets four fifths of the places, 500,
-	// and others find some.
-	callingMax   = 625
+	// callingMax is how many items with effects run at a time in this process, until
+	// they are recorded. Most of the time they wait for what they call, those of a
+	// target that does not answer for long: a tenant by itself gets four fifths of
+	// the places, 640, and others find some.
+	callingMax   = 800
 	callingGreed = 4
 	// lookAgainAfter is for how long items may begin by what was last looked up: a
 	// batch that is paused begins nothing after that.
@@ -141,7 +141,7 @@ func (r *chunkRun) begin(ctx context.Context) {
 			leave()
 			return
 		}
-		r.start(leave, func() (execution.Holding, error) { return r.runNew(ctx, i, leave) })
+		r.start(leave, func() (execution.Holding, error) { return r.runNew(ctx, i) })
 	}
 }
 
@@ -178,8 +178,8 @@ func (r *chunkRun) mayBegin(ctx context.Context) bool {
 	return err == nil && may
 }
 
-// start runs an item beside the others. It may leave its place before its end is
-// written.
+// start runs an item beside the others, which leaves its place when it is recorded:
+// what waits for the database begins no more calls.
 func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
 	r.running.Go(func() {
 		defer leave()
@@ -193,7 +193,7 @@ func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
 }
 
 // runNew runs an item of the chunk.
-func (r *chunkRun) runNew(ctx context.Context, i int, leave func()) (execution.Holding, error) {
+func (r *chunkRun) runNew(ctx context.Context, i int) (execution.Holding, error) {
 	index := r.row.ItemIndexes[i]
 	input, err := exactjson.Decode([]byte(r.row.Inputs[i]))
 	if err != nil {
@@ -202,7 +202,6 @@ func (r *chunkRun) runNew(ctx context.Context, i int, leave func()) (execution.H
 	object, _ := input.(map[string]any)
 	it := &chunkItem{chunkRun: r, at: i, id: itemID(r.row.IdsFrom, index-r.FirstItem), borrowerID: borrowerOf(object)}
 	holding, err := r.drive(ctx, r.TenantID, r.BatchID, r.plan, it, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
-		defer leave()
 		return r.Executions.RunItem(ctx, execution.Item{
 			TenantID: r.TenantID, ID: it.id, BatchID: r.BatchID, Plan: r.plan, Input: input, Custom: r.custom,
 			BorrowerID: execution.BorrowerOf(object), IsTest: r.isTest, Attempt: 1, IsUnrecorded: true,

@@ -31,8 +31,8 @@ type calling struct {
 }
 
 const (
-	callingItems = 600
-	callingMost  = 500 // at a time
+	callingItems = 750
+	callingMost  = 640 // at a time
 )
 
 // calls runs a test with items that are recorded when their first call was

@@ -42,7 +42,7 @@ const (
 const (
 	idleTimeout        = 4 * time.Second
 	idleConnsMax       = 2048
-	idleConnsMaxByHost = 512
+	idleConnsMaxByHost = 640
 )
 
 // Request is what to send.

@@ -83,8 +83,10 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
 	turns *turns
-	// recording bounds how many chunks are recorded at a time, which holds their
-	// items in memory, those that wait for the disk included.
+	// recording bounds how many chunks are recorded at a time, those that wait for
+	// the disk included: their items are in memory, and each keeps a process of
+	// PostgreSQL busy, behind which single calls wait. As many as there are turns,
+	// and others compute meanwhile.
 	recording *turns
 	// calling bounds how many items run that may wait for what they call.
 	calling  *turns
@@ -98,7 +100,7 @@ func New(c Config) *Service {
 	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: newTurns(processors, 0), recording: newTurns(recordingPerProcessor*processors, 0), calling: newTurns(callingMax, callingGreed),
+		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

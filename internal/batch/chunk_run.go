@@ -23,10 +23,6 @@ import (
 // transaction that records the items of a chunk removes it, so whoever comes
 // second finds nothing to do. Nothing outside has seen what a crash undoes.
 
-// recordingPerProcessor is how many chunks without effects are recorded at a time
-// for each processor: one computes while others wait for the disk.
-const recordingPerProcessor = 2
-
 // recordedBytesMax is after how many bytes of states and results no more items
 // are run before these are recorded: PostgreSQL takes no statement of a gigabyte.
 const recordedBytesMax = 32 << 20

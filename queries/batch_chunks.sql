@@ -1,3 +1,77 @@
+-- name: BatchChunksList :many
+-- The chunks from an index on, in their order, and how many items of each are
+-- not recorded. One in which nothing is left is not among them.
+SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
+    (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
+FROM batch_chunks c
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item >= @first_item::integer AND cardinality(c.item_indexes) > 0
+ORDER BY c.first_item LIMIT @chunks_max;
+
+-- name: BatchChunkGet :one
+-- A chunk, what it takes to run it, who runs items of it, and whether its batch
+-- lets it begin or wants it cancelled. No row: its items are recorded.
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
+    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
+    (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
+FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
+WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer;
+
+-- name: BatchChunkRecord :execrows
+-- Records the items of a chunk, which have ended, as executions, in the order of
+-- the chunk; BatchChunkCount is to follow in the transaction. No row: they were
+-- recorded before, or another has taken the chunk.
+-- Executions and payloads expand the arrays each for itself: a common table of
+-- the items would hold a copy of every text.
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
+      AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid
+    RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF(@workflow_type::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
+        CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
+    FROM execution_batches b, (
+        SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
+            unnest(@ids::uuid[]) AS id, unnest(@borrower_ids::text[]) AS borrower_id,
+            unnest(@statuses::text[]) AS status, unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
+            unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
+            unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@tags::text[]) AS tags
+        FROM chunk
+    ) AS item
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, @tenant_id, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
+    FROM (
+        SELECT unnest(@ids::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
+        FROM chunk
+    ) AS item
+)
+SELECT FROM chunk;
+
+-- name: BatchChunkCount :one
+-- Adds how many items of a chunk have ended how. The row of the batch is the last
+-- to be locked, for others wait for it until the commit.
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + @completed::integer,
+    items_failed = b.items_failed + @failed::integer,
+    items_source_failed = b.items_source_failed + @completed_without_source::integer,
+    items_enqueued = GREATEST(b.items_enqueued - @ended::integer, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+
 -- name: BatchChunkLook :one
 -- What the items of a chunk share, whether any wait in it still, whether some may
 -- have run (its token), and who runs them.
@@ -158,17 +232,3 @@ UPDATE execution_batches b SET
 FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
 RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
-
--- name: BatchItemsListBegun :many
--- The items of a range that have begun and are a process' to end, and whether it
--- lives; or nobody's, because what they call was down. Those that wait have jobs
--- of their own.
-SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
-    SELECT FROM processes
-    WHERE processes.id = e.lease_process_id
-      AND processes.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))::boolean AS is_held
-FROM executions e
-WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
-  AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer
-  AND e.status = 'running' AND (e.lease_token IS NOT NULL OR e.started_at IS NULL)
-ORDER BY e.item_index;

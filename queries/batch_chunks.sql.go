@@ -12,6 +12,71 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchChunkCount = `-- name: BatchChunkCount :one
+UPDATE execution_batches b SET
+    items_completed = b.items_completed + $1::integer,
+    items_failed = b.items_failed + $2::integer,
+    items_source_failed = b.items_source_failed + $3::integer,
+    items_enqueued = GREATEST(b.items_enqueued - $4::integer, 0),
+    output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($5::text[]) AS c WHERE c <> ALL (b.output_columns)),
+    updated_at = now()
+WHERE b.tenant_id = $6 AND b.id = $7::uuid
+RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+`
+
+type BatchChunkCountParams struct {
+	Completed              int32
+	Failed                 int32
+	CompletedWithoutSource int32
+	Ended                  int32
+	NewColumns             []string
+	TenantID               uuid.UUID
+	BatchID                uuid.UUID
+}
+
+type BatchChunkCountRow struct {
+	WorkflowID        uuid.UUID
+	Status            string
+	RetryMode         *string
+	CancelRequestedAt *time.Time
+	FedUntil          int32
+	ChunksFedUntil    int32
+	ItemsEnqueued     int32
+	ItemsTotal        int32
+	ItemsCompleted    int32
+	ItemsFailed       int32
+	ValidatedItems    int32
+}
+
+// Adds how many items of a chunk have ended how. The row of the batch is the last
+// to be locked, for others wait for it until the commit.
+func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCountParams) (BatchChunkCountRow, error) {
+	row := db.QueryRow(ctx, batchChunkCount,
+		arg.Completed,
+		arg.Failed,
+		arg.CompletedWithoutSource,
+		arg.Ended,
+		arg.NewColumns,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	var i BatchChunkCountRow
+	err := row.Scan(
+		&i.WorkflowID,
+		&i.Status,
+		&i.RetryMode,
+		&i.CancelRequestedAt,
+		&i.FedUntil,
+		&i.ChunksFedUntil,
+		&i.ItemsEnqueued,
+		&i.ItemsTotal,
+		&i.ItemsCompleted,
+		&i.ItemsFailed,
+		&i.ValidatedItems,
+	)
+	return i, err
+}
+
 const batchChunkDelete = `-- name: BatchChunkDelete :exec
 DELETE FROM batch_chunks
 WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
@@ -33,6 +98,61 @@ func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkD
 		arg.Token,
 	)
 	return err
+}
+
+const batchChunkGet = `-- name: BatchChunkGet :one
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
+    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
+    (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
+FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
+WHERE c.tenant_id = $2 AND c.batch_id = $3 AND c.first_item = $4::integer
+`
+
+type BatchChunkGetParams struct {
+	DeadAfterSeconds float64
+	TenantID         uuid.UUID
+	BatchID          uuid.UUID
+	FirstItem        int32
+}
+
+type BatchChunkGetRow struct {
+	Token       *uuid.UUID
+	HolderID    *uuid.UUID
+	HolderLives bool
+	ItemIndexes []int32
+	Inputs      []string
+	WorkflowID  uuid.UUID
+	CustomInput []byte
+	IsTest      bool
+	MayBegin    bool
+	IsCancelled bool
+}
+
+// A chunk, what it takes to run it, who runs items of it, and whether its batch
+// lets it begin or wants it cancelled. No row: its items are recorded.
+func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetParams) (BatchChunkGetRow, error) {
+	row := db.QueryRow(ctx, batchChunkGet,
+		arg.DeadAfterSeconds,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+	)
+	var i BatchChunkGetRow
+	err := row.Scan(
+		&i.Token,
+		&i.HolderID,
+		&i.HolderLives,
+		&i.ItemIndexes,
+		&i.Inputs,
+		&i.WorkflowID,
+		&i.CustomInput,
+		&i.IsTest,
+		&i.MayBegin,
+		&i.IsCancelled,
+	)
+	return i, err
 }
 
 const batchChunkItemsBegin = `-- name: BatchChunkItemsBegin :many
@@ -378,6 +498,92 @@ func (q *Queries) BatchChunkMayBegin(ctx context.Context, db DBTX, arg BatchChun
 	return may_begin, err
 }
 
+const batchChunkRecord = `-- name: BatchChunkRecord :execrows
+WITH chunk AS (
+    DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2::uuid AND c.first_item = $3::integer
+      AND c.token IS NOT DISTINCT FROM $4::uuid
+    RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
+), execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
+        is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($5::text, ''),
+        b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
+        NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
+        CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END, item.started_at,
+        CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
+    FROM execution_batches b, (
+        SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
+            unnest($6::uuid[]) AS id, unnest($7::text[]) AS borrower_id,
+            unnest($8::text[]) AS status, unnest($9::boolean[]) AS source_failed, unnest($10::integer[]) AS status_code,
+            unnest($11::integer[]) AS tasks_completed, unnest($12::integer[]) AS tasks_failed,
+            unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS completed_at, unnest($15::text[]) AS tags
+        FROM chunk
+    ) AS item
+    WHERE b.tenant_id = $1 AND b.id = $2::uuid
+), payload AS (
+    INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+    SELECT item.id, $1, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
+    FROM (
+        SELECT unnest($6::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest($16::text[]) AS state, unnest($17::text[]) AS result
+        FROM chunk
+    ) AS item
+)
+SELECT FROM chunk
+`
+
+type BatchChunkRecordParams struct {
+	TenantID       uuid.UUID
+	BatchID        uuid.UUID
+	FirstItem      int32
+	Token          *uuid.UUID
+	WorkflowType   string
+	Ids            []uuid.UUID
+	BorrowerIds    []string
+	Statuses       []string
+	SourceFailed   []bool
+	StatusCodes    []int32
+	TasksCompleted []int32
+	TasksFailed    []int32
+	StartedAt      []time.Time
+	CompletedAt    []time.Time
+	Tags           []string
+	States         []string
+	Results        []string
+}
+
+// Records the items of a chunk, which have ended, as executions, in the order of
+// the chunk; BatchChunkCount is to follow in the transaction. No row: they were
+// recorded before, or another has taken the chunk.
+// Executions and payloads expand the arrays each for itself: a common table of
+// the items would hold a copy of every text.
+func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (int64, error) {
+	result, err := db.Exec(ctx, batchChunkRecord,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Token,
+		arg.WorkflowType,
+		arg.Ids,
+		arg.BorrowerIds,
+		arg.Statuses,
+		arg.SourceFailed,
+		arg.StatusCodes,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.StartedAt,
+		arg.CompletedAt,
+		arg.Tags,
+		arg.States,
+		arg.Results,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const batchChunkShrink = `-- name: BatchChunkShrink :one
 UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
     SELECT COALESCE(array_agg(i.item_index ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.row_number ORDER BY i.item_index), '{}'),
@@ -519,50 +725,46 @@ func (q *Queries) BatchChunkTake(ctx context.Context, db DBTX, arg BatchChunkTak
 	return i, err
 }
 
-const batchItemsListBegun = `-- name: BatchItemsListBegun :many
-SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
-    SELECT FROM processes
-    WHERE processes.id = e.lease_process_id
-      AND processes.heartbeat_at > now() - make_interval(secs => $1::float8)))::boolean AS is_held
-FROM executions e
-WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
-  AND e.item_index >= $4::integer AND e.item_index < $5::integer
-  AND e.status = 'running' AND (e.lease_token IS NOT NULL OR e.started_at IS NULL)
-ORDER BY e.item_index
+const batchChunksList = `-- name: BatchChunksList :many
+SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
+    (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM executions e
+        WHERE e.tenant_id IS NOT DISTINCT FROM c.tenant_id AND e.batch_id = c.batch_id AND e.item_index = ANY (c.item_indexes)) END)::integer AS items
+FROM batch_chunks c
+WHERE c.tenant_id = $1 AND c.batch_id = $2 AND c.first_item >= $3::integer AND cardinality(c.item_indexes) > 0
+ORDER BY c.first_item LIMIT $4
 `
 
-type BatchItemsListBegunParams struct {
-	DeadAfterSeconds float64
-	TenantID         uuid.UUID
-	BatchID          uuid.UUID
-	FirstItem        int32
-	EndItem          int32
+type BatchChunksListParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+	ChunksMax int32
 }
 
-type BatchItemsListBegunRow struct {
-	ID     uuid.UUID
-	IsHeld bool
+type BatchChunksListRow struct {
+	FirstItem int32
+	EndItem   int32
+	Items     int32
 }
 
-// The items of a range that have begun and are a process' to end, and whether it
-// lives; or nobody's, because what they call was down. Those that wait have jobs
-// of their own.
-func (q *Queries) BatchItemsListBegun(ctx context.Context, db DBTX, arg BatchItemsListBegunParams) ([]BatchItemsListBegunRow, error) {
-	rows, err := db.Query(ctx, batchItemsListBegun,
-		arg.DeadAfterSeconds,
+// The chunks from an index on, in their order, and how many items of each are
+// not recorded. One in which nothing is left is not among them.
+func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
+	rows, err := db.Query(ctx, batchChunksList,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
-		arg.EndItem,
+		arg.ChunksMax,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []BatchItemsListBegunRow{}
+	items := []BatchChunksListRow{}
 	for rows.Next() {
-		var i BatchItemsListBegunRow
-		if err := rows.Scan(&i.ID, &i.IsHeld); err != nil {
+		var i BatchChunksListRow
+		if err := rows.Scan(&i.FirstItem, &i.EndItem, &i.Items); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -2,14 +2,12 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/execution"
-	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -132,7 +130,7 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		return err
 	}
 	p := queries.BatchChunkItemsRecordParams{
-		TenantID: tenantID, BatchID: batchID, WorkflowType: items[0].workflow.Type, NewColumns: s.columns.unseen(batchID, ends),
+		TenantID: tenantID, BatchID: batchID, WorkflowType: items[0].workflow.Type,
 		Ids: f.Ids, Statuses: f.Statuses, SourceFailed: f.SourceFailed, StatusCodes: f.StatusCodes, TasksCompleted: f.TasksCompleted,
 		TasksFailed: f.TasksFailed, StartedAt: f.StartedAt, CompletedAt: f.CompletedAt, Tags: f.Tags, States: f.States, Results: f.Results,
 	}
@@ -146,21 +144,14 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		p.CreatedAt = append(p.CreatedAt, queries.CreatedAt(it.id))
 		p.Inputs = append(p.Inputs, it.row.Inputs[it.at])
 	}
-	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+	err = s.recordEnds(ctx, tenantID, batchID, items[0].plan, ends, func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error) {
+		p.NewColumns = newColumns
 		row, err := s.q.BatchChunkItemsRecord(ctx, tx, p)
-		if errors.Is(err, pgx.ErrNoRows) {
-			p.NewColumns = nil // they are not recorded
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("record %d items of batch %s: %w", len(items), batchID, err)
-		}
-		return s.feed(ctx, tx, tenantID, batchID, items[0].plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+		return queries.BatchProgressGetForUpdateRow(row), err
 	})
 	if err != nil {
 		return err
 	}
-	s.columns.note(batchID, p.NewColumns)
 	for _, it := range items {
 		it.written = true
 	}

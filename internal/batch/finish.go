@@ -42,22 +42,33 @@ func (s *Service) finish(ctx context.Context, tenantID, batchID uuid.UUID, plan 
 	if err != nil {
 		return err
 	}
-	params.NewColumns = s.columns.unseen(batchID, items)
-	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+	return s.recordEnds(ctx, tenantID, batchID, plan, items, func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error) {
+		params.NewColumns = newColumns
 		row, err := s.q.BatchItemsFinish(ctx, tx, params)
+		return queries.BatchProgressGetForUpdateRow(row), err
+	})
+}
+
+// recordEnds has write record the ends of items with the output columns that are
+// new, and feeds the batch: one transaction. write answers pgx.ErrNoRows when it
+// recorded nothing.
+func (s *Service) recordEnds(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended, write func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error)) error {
+	newColumns := s.columns.unseen(batchID, items)
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := write(tx, newColumns)
 		if errors.Is(err, pgx.ErrNoRows) {
-			params.NewColumns = nil // they are not recorded
+			newColumns = nil // they are not recorded
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("end %d items of batch %s: %w", len(items), batchID, err)
+			return fmt.Errorf("record %d items of batch %s: %w", len(items), batchID, err)
 		}
-		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(row))
 	})
 	if err != nil {
 		return err
 	}
-	s.columns.note(batchID, params.NewColumns)
+	s.columns.note(batchID, newColumns)
 	return nil
 }
 

@@ -18,7 +18,8 @@ const pollInterval = 200 * time.Millisecond
 // Run executes a request and waits for its end, at most for wait; zero waits
 // as long as the workflow's time limit lets it run. If the wait is over first,
 // the Execution has no result and goes on. A caller who goes away does not stop
-// it; without a bound Run returns at its end even then. Errors: ErrNotActive, fault.Unavailable; nothing is recorded then.
+// it; without a bound Run returns at its end even then. Errors: ErrNotActive,
+// fault.Unavailable; nothing is recorded then.
 func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
 	r, err := s.fresh(&req)
 	if err != nil {
@@ -48,30 +49,27 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	})
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	over := timer.C
-	for {
+	select {
+	case e := <-ended:
+		if e.err != nil || e.execution.Result != nil {
+			return e.execution, e.err
+		}
+		return s.await(ctx, r, timer.C)
+	case <-timer.C:
+		// Nobody is told of an execution that is not recorded yet.
 		select {
+		case <-r.recorded:
+			return r.ongoing(), nil
 		case e := <-ended:
 			if e.err != nil || e.execution.Result != nil {
 				return e.execution, e.err
 			}
-			return s.await(ctx, r, over)
-		case <-over:
-			// Nobody is told of an execution that is not recorded yet.
-			select {
-			case <-r.recorded:
-				return r.ongoing(), nil
-			case e := <-ended:
-				if e.err != nil || e.execution.Result != nil {
-					return e.execution, e.err
-				}
-				return r.ongoing(), nil
-			case <-ctx.Done():
-				return Execution{}, ctx.Err()
-			}
+			return r.ongoing(), nil
 		case <-ctx.Done():
 			return Execution{}, ctx.Err()
 		}
+	case <-ctx.Done():
+		return Execution{}, ctx.Err()
 	}
 }
 

@@ -86,14 +86,13 @@ type address struct {
 func (c *compiler) checkAddresses() {
 	for _, a := range c.addresses {
 		var task *Task
-		for graph := a.graph; graph != nil && task == nil; {
+		for graph := a.graph; ; graph = graph.outer.graph {
 			if i, ok := graph.graph.Index(a.id); ok {
 				task = graph.graph.Tasks[i]
 			}
-			if graph.outer == nil {
+			if task != nil || graph.outer == nil {
 				break
 			}
-			graph = graph.outer.graph
 		}
 		switch {
 		case task != nil && task.Wait == nil:

@@ -45,7 +45,7 @@ func batchItemRoutes(s *Server) {
 	register(s, operation{
 		id: "listBatchItems", method: http.MethodGet, path: "/v1/execution-batches/{batchId}/items", tag: "Batches",
 		summary:     "List the items of a batch",
-		description: "**[ext]** The items in the order of their sources, each with the row it was read from. Items are listed once they have ended, those that make more than one call before their second, and those of a workflow that waits from the start.",
+		description: "**[ext]** The items in the order of their sources, each with the row it was read from. Items are listed once they have ended; before that, those that make more than one call from their second on, those of a workflow that asks for the time or runs the latest version of another from their first on, and those of a workflow that waits from the start.",
 		scope:       identity.ScopeBatchesRead, category: polling,
 		responseExample: `{"data":[{"itemIndex":41,"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","sourceFileName":"applications.csv","rowNumber":43,"borrowerId":"B-1001","status":"failed","sourceFailed":false,"statusCode":422,"errorMessage":"applications.csv, row 43: income: is not a number as in 1234.56","attempt":1,"completedAt":"2026-11-21T02:09:25.123Z"}],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 		errors:          []int{http.StatusNotFound},

@@ -49,10 +49,12 @@ func (s *Service) finish(ctx context.Context, tenantID, batchID uuid.UUID, plan 
 	})
 }
 
-// recordEnds has write record the ends of items with the output columns that are
-// new, and feeds the batch: one transaction. write answers pgx.ErrNoRows when it
-// recorded nothing.
-func (s *Service) recordEnds(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended, write func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error)) error {
+// writeEnds records ends of items, and the output columns that are new.
+// pgx.ErrNoRows: it recorded nothing.
+type writeEnds func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error)
+
+// recordEnds has the ends of items written and feeds the batch: one transaction.
+func (s *Service) recordEnds(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended, write writeEnds) error {
 	newColumns := s.columns.unseen(batchID, items)
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := write(tx, newColumns)

@@ -145,15 +145,29 @@ func (b *bench) readPackage(ctx context.Context, w *wire, packageID string, item
 }
 
 func (b *bench) measureBatch(ctx context.Context) error {
+	before, err := b.spent(ctx)
+	if err != nil {
+		return err
+	}
 	took, err := b.runBatch(ctx, b.tenant, aliasPure, b.Items)
+	if err != nil {
+		return err
+	}
 	b.add(batchRate, float64(b.Items)/took.Seconds())
-	return err
+	return b.addSpent(ctx, before, b.Items, batchService, batchServer, batchWAL)
 }
 
 func (b *bench) measureEffectBatch(ctx context.Context) error {
+	before, err := b.spent(ctx)
+	if err != nil {
+		return err
+	}
 	took, err := b.runBatch(ctx, b.tenant, aliasSlow, b.EffectItems)
+	if err != nil {
+		return err
+	}
 	b.add(effectRate, float64(b.EffectItems)/took.Seconds())
-	return err
+	return b.addSpent(ctx, before, b.EffectItems, effectService, effectServer, effectWAL)
 }
 
 // pace is the pause between the calls of a caller who only wants to know how

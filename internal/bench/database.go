@@ -67,7 +67,7 @@ func openDatabase(ctx context.Context, dir string, config Config) (_ *database, 
 
 const (
 	segmentBytes = 16 << 20 // of WAL, PostgreSQL's default
-	logKept      = 128      // segments, more than a round fills
+	logKept      = 256      // segments, as many as max_wal_size has
 )
 
 // fillLog has the server make the segments of its WAL beforehand: the checkpoint

@@ -101,4 +101,14 @@ func (b *bench) spent(ctx context.Context) (s spent, err error) {
 	return s, err
 }
 
+// addSpent adds what each of n took since before: processor time of the service
+// and of the server in microseconds, and bytes of WAL.
+func (b *bench) addSpent(ctx context.Context, before spent, n int, service, server, wal measure) error {
+	after, err := b.spent(ctx)
+	b.add(service, microseconds(after.service-before.service)/float64(n))
+	b.add(server, microseconds(after.server-before.server)/float64(n))
+	b.add(wal, (after.wal-before.wal)/float64(n))
+	return err
+}
+
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

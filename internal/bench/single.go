@@ -112,15 +112,10 @@ func (b *bench) measureSyncMany(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := b.spent(ctx)
-	n := float64(result.calls)
 	b.add(syncMany, result.perSecond())
 	b.add(syncMany50, result.percentile(50))
 	b.add(syncMany99, result.percentile(99))
-	b.add(syncService, microseconds(after.service-before.service)/n)
-	b.add(syncServer, microseconds(after.server-before.server)/n)
-	b.add(syncWAL, (after.wal-before.wal)/n)
-	return err
+	return b.addSpent(ctx, before, result.calls, syncService, syncServer, syncWAL)
 }
 
 // measureCallAlone subtracts what the call takes when nothing else happens.

@@ -91,13 +91,17 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 			return execution.HeldElsewhere, err
 		}
 	}
+	isFirst := look.IsWaiting && look.Token == nil
 	func() {
 		defer r.end(ctx) // also after a panic
-		if !look.IsWaiting || look.Token != nil {
+		if !isFirst {
 			r.note(r.goOn(ctx)) // after taking it: until then, who had it may record something
 		}
 		r.begin(ctx)
 	}()
+	if !isFirst { // who had it may have died before it fed the batch
+		r.note(execution.Held, s.advance(ctx, run.TenantID, run.BatchID, r.plan))
+	}
 	return r.result()
 }
 

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -117,9 +118,10 @@ func (s *Service) beginItems(ctx context.Context, tenantID, batchID uuid.UUID, i
 	return nil
 }
 
-// recordItems makes executions that have ended of items of chunks, counts them,
-// each once, and feeds the batch: one transaction. Items of chunks that are no
-// longer this process' are passed over.
+// recordItems makes executions that have ended of items of chunks, and counts
+// them, each once: one statement. Items of chunks that are no longer this process'
+// are passed over. If it is time to feed the batch that is another transaction:
+// when this process dies between, the next run of one of the chunks does it.
 func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, items []*chunkItem) error {
 	ends := make([]*ended, len(items))
 	for i, it := range items {
@@ -130,7 +132,7 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		return err
 	}
 	p := queries.BatchChunkItemsRecordParams{
-		TenantID: tenantID, BatchID: batchID, WorkflowType: items[0].workflow.Type,
+		TenantID: tenantID, BatchID: batchID, WorkflowType: items[0].workflow.Type, NewColumns: s.columns.unseen(batchID, ends),
 		Ids: f.Ids, Statuses: f.Statuses, SourceFailed: f.SourceFailed, StatusCodes: f.StatusCodes, TasksCompleted: f.TasksCompleted,
 		TasksFailed: f.TasksFailed, StartedAt: f.StartedAt, CompletedAt: f.CompletedAt, Tags: f.Tags, States: f.States, Results: f.Results,
 	}
@@ -144,13 +146,18 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		p.CreatedAt = append(p.CreatedAt, queries.CreatedAt(it.id))
 		p.Inputs = append(p.Inputs, it.row.Inputs[it.at])
 	}
-	err = s.recordEnds(ctx, tenantID, batchID, items[0].plan, ends, func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error) {
-		p.NewColumns = newColumns
-		row, err := s.q.BatchChunkItemsRecord(ctx, tx, p)
-		return queries.BatchProgressGetForUpdateRow(row), err
-	})
-	if err != nil {
-		return err
+	row, err := s.q.BatchChunkItemsRecord(ctx, s.Pool, p)
+	isRecorded := err == nil // now: else by an attempt before, by another, or by nobody
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("record %d items of batch %s: %w", len(items), batchID, err)
+	}
+	if isRecorded {
+		s.columns.note(batchID, p.NewColumns)
+	}
+	if plan := items[0].plan; !isRecorded || progressOf(queries.BatchProgressGetForUpdateRow(row)).isDue(plan) {
+		if err := s.advance(ctx, tenantID, batchID, plan); err != nil {
+			return err
+		}
 	}
 	for _, it := range items {
 		it.written = true

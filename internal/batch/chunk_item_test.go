@@ -82,6 +82,29 @@ func TestChunkIsLetGoAfterAnError(t *testing.T) {
 	}
 }
 
+// A process that dies when it has recorded the last items leaves what follows from
+// that, feeding the batch or ending it, to the next run of their chunk.
+func TestRecordedItemsAreFollowedUp(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]string{
+		"chunk removed": "SELECT",
+		"chunk left": `INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs, token, ids_from, holder_id)
+			SELECT tenant_id, id, 0, '{0,1,2}', '{1,2,3}', '{a,a,a}', ARRAY['{}','{}','{}'], gen_random_uuid(), gen_random_uuid(), gen_random_uuid() FROM execution_batches`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := oneCall(t, 3)
+			require.Equal(t, execution.Held, b.run(t, b.stages))
+			_, err := b.Pool.Exec(t.Context(), "UPDATE execution_batches SET status = 'processing'; DELETE FROM river.river_job WHERE kind = 'batch_post_processing';"+left)
+			require.NoError(t, err)
+			require.Equal(t, execution.Held, b.run(t, b.stages))
+			require.Equal(t, "post_processing", b.record(t).Status)
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM river.river_job WHERE kind = 'batch_post_processing'"))
+			require.Equal(t, 3, b.target.count(), "nothing is called again")
+		})
+	}
+}
+
 // A chunk that is still there though all of its items are recorded, because its
 // process died just then, goes with the end of the batch.
 func TestEmptyChunksGoWithTheirBatch(t *testing.T) {

@@ -84,16 +84,42 @@ func (s *Service) process(ctx context.Context, tenantID, batchID uuid.UUID) erro
 	})
 }
 
+// advance feeds a batch, or begins its last stage, if it is time.
+func (s *Service) advance(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) error {
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
+		if err != nil {
+			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+		}
+		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(row))
+	})
+}
+
+// windowOf is how many items of a plan are enqueued at a time.
+func windowOf(plan *workflow.Plan) int32 {
+	switch {
+	case plan.Waits():
+		return windowOfWaits
+	case plan.Effects:
+		return windowOfEffects
+	default:
+		return windowOfRanges
+	}
+}
+
+// isDue reports whether there is something for feed to do.
+func (p progress) isDue(plan *workflow.Plan) bool {
+	more, isOver := p.next(windowOf(plan))
+	return more > 0 || isOver
+}
+
 // feed enqueues the next items of a batch if it is time, and the last stage
 // when nothing is pending. The transaction holds the batch's row, so that both
 // happen once.
 func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, plan *workflow.Plan, p progress) error {
-	window, perJob := int32(windowOfRanges), rangeItems
+	window, perJob := windowOf(plan), rangeItems
 	if plan.Effects {
-		window, perJob = windowOfEffects, 1
-	}
-	if plan.Waits() {
-		window = windowOfWaits
+		perJob = 1
 	}
 	for {
 		more, isOver := p.next(window)

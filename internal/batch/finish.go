@@ -42,35 +42,22 @@ func (s *Service) finish(ctx context.Context, tenantID, batchID uuid.UUID, plan 
 	if err != nil {
 		return err
 	}
-	return s.recordEnds(ctx, tenantID, batchID, plan, items, func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error) {
-		params.NewColumns = newColumns
+	params.NewColumns = s.columns.unseen(batchID, items)
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.BatchItemsFinish(ctx, tx, params)
-		return queries.BatchProgressGetForUpdateRow(row), err
-	})
-}
-
-// writeEnds records ends of items, and the output columns that are new.
-// pgx.ErrNoRows: it recorded nothing.
-type writeEnds func(tx pgx.Tx, newColumns []string) (queries.BatchProgressGetForUpdateRow, error)
-
-// recordEnds has the ends of items written and feeds the batch: one transaction.
-func (s *Service) recordEnds(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, items []*ended, write writeEnds) error {
-	newColumns := s.columns.unseen(batchID, items)
-	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := write(tx, newColumns)
 		if errors.Is(err, pgx.ErrNoRows) {
-			newColumns = nil // they are not recorded
+			params.NewColumns = nil // they are not recorded
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("record %d items of batch %s: %w", len(items), batchID, err)
 		}
-		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(row))
+		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
 	})
 	if err != nil {
 		return err
 	}
-	s.columns.note(batchID, newColumns)
+	s.columns.note(batchID, params.NewColumns)
 	return nil
 }
 

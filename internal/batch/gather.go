@@ -14,8 +14,8 @@ import (
 
 const (
 	// gatherTime is how long items are gathered before they are read or written
-	// together.
-	gatherTime = 5 * time.Millisecond
+	// together, beside the time that the writing before takes.
+	gatherTime = time.Millisecond
 	// gatherBytesMax bounds what a statement holds, as far as items let it: one may
 	// have more. Hundreds of items with states of megabytes would take longer than a
 	// write may, or more than PostgreSQL takes at a time.

@@ -1,13 +1,12 @@
 -- name: SysExecutionInsert :many
--- Records executions with their payloads, and a job for those that name a state
--- of it, and wakes the workers for the jobs that are available. An execution has
--- a row, and another with its job if it has one; none if its workflow is not
--- active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
+-- Records executions with their payloads, and a job for those that name its
+-- arguments, and wakes the workers. An execution has a row, and another for its
+-- job if it has one; none if its workflow is not active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
 -- stand for null.
 WITH request AS (
     SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
         r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
-        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_state, r.job_at, r.job_args
+        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_args
     FROM (
         -- A plan for this many ids looks cheaper than one for any number; of ids that
         -- a subquery gives, their number is not looked at, and the plan is kept.
@@ -21,7 +20,7 @@ WITH request AS (
             unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@deadlines_at::timestamptz[]) AS deadline_at,
             unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@lease_process_ids::uuid[]) AS lease_process_id,
             unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result,
-            unnest(@job_states::text[]) AS job_state, unnest(@jobs_at::timestamptz[]) AS job_at, unnest(@jobs_args::text[]) AS job_args
+            unnest(@jobs_args::text[]) AS job_args
     ) AS r
     -- LIMIT has each workflow looked up by its key, however few the plan expects.
     CROSS JOIN LATERAL (
@@ -44,15 +43,14 @@ WITH request AS (
     SELECT r.id, r.tenant_id, r.input::json, NULLIF(r.state, '')::json, NULLIF(r.result, '')::json
     FROM request r
 ), job AS (
-    INSERT INTO river.river_job (kind, queue, max_attempts, args, state, scheduled_at)
-    SELECT @job_kind, @job_queue, @job_attempts_max, r.job_args::jsonb, r.job_state::river.river_job_state,
-        COALESCE(NULLIF(r.job_at, '0001-01-01 00:00:00Z'::timestamptz), now())
-    FROM request r WHERE r.job_state <> ''
-    RETURNING id, state, (args ->> 'execution_id')::uuid AS execution_id
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT @job_kind, @job_queue, @job_attempts_max, r.job_args::jsonb, 'available'
+    FROM request r WHERE r.job_args <> ''
+    RETURNING (args ->> 'execution_id')::uuid AS execution_id
 )
-SELECT request.id::uuid AS id, 0::bigint AS job_id, false AS is_announced FROM request
+SELECT request.id::uuid AS id, false AS is_announced FROM request
 UNION ALL
-SELECT job.execution_id, job.id, (CASE WHEN job.state = 'available' THEN pg_notify(@job_channel, @job_notice) END IS NOT NULL)::boolean FROM job;
+SELECT job.execution_id, (pg_notify(@job_channel, @job_notice) IS NOT NULL)::boolean FROM job;
 
 -- name: ExecutionLease :one
 -- Starts an execution or takes it over from a process that is dead. No row: it
@@ -94,10 +92,8 @@ WITH held AS (
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
 
 -- name: SysExecutionFinish :many
--- Ends executions, each of them only once, and removes the jobs that would have
--- taken them over. One without a lease (the nil UUID) is pending until then, in
--- the same attempt. No row: it is not the caller's to end. The job 0 stands for
--- none.
+-- Ends executions, each of them only once. One without a lease (the nil UUID) is
+-- pending until then, in the same attempt. No row: it is not the caller's to end.
 WITH ending AS (
     -- As in SysExecutionInsert.
     SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@attempts::integer[]) AS attempt,
@@ -106,7 +102,7 @@ WITH ending AS (
         unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed,
         unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadlines_at::timestamptz[]) AS deadline_at,
         unnest(@completed_at::timestamptz[]) AS completed_at, unnest(@tags::text[]) AS tags,
-        unnest(@states::text[]) AS state, unnest(@results::text[]) AS result, unnest(@job_ids::bigint[]) AS job_id
+        unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
 ), ended AS (
     UPDATE executions e SET
         status = ending.status, is_success = ending.status = 'completed', source_failed = ending.source_failed,
@@ -119,9 +115,7 @@ WITH ending AS (
     WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
       AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
-    RETURNING e.id, ending.lease_token, ending.state, ending.result, ending.job_id
-), safety_net AS (
-    DELETE FROM river.river_job j USING ended WHERE j.id = ended.job_id AND j.state <> 'running'
+    RETURNING e.id, ending.lease_token, ending.state, ending.result
 )
 UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
 FROM ended WHERE p.execution_id = ended.id
@@ -140,6 +134,45 @@ WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL,
     started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
 WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid;
+
+-- name: SysExecutionListAbandoned :many
+-- Running executions, no items of batches, that are leased to the given processes;
+-- where is_unheard says so, also to those that have not been heard of for the given
+-- number of seconds, and to those that nobody knows.
+SELECT e.id, e.lease_token
+FROM tenants t CROSS JOIN LATERAL (
+    -- By the index of the statuses alone, whatever the planner's statistics are: the
+    -- others lead to all executions, or to all that have not ended. So it must not
+    -- know the status, nor that items are left out.
+    SELECT r.id, r.batch_id, r.lease_token, r.lease_process_id FROM executions r
+    WHERE r.tenant_id = t.id AND r.status = (SELECT 'running') AND r.lease_token IS NOT NULL
+    OFFSET 0) e
+WHERE e.batch_id IS NULL
+  AND (e.lease_process_id = ANY (@process_ids::uuid[]) OR @is_unheard::boolean AND NOT EXISTS (
+      SELECT FROM processes p
+      WHERE p.id = e.lease_process_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
+LIMIT 10000;
+
+-- name: SysExecutionTakeBack :one
+-- Lets go of executions whose leases still are the given ones, together with a job
+-- for each that needs one. It passes over those that somebody is writing.
+WITH held AS (
+    SELECT e.id, e.tenant_id, asked.needs_job
+    -- As in SysExecutionInsert.
+    FROM (SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@need_jobs::boolean[]) AS needs_job) AS asked
+    JOIN executions e ON e.id = asked.id AND e.lease_token = asked.lease_token
+    FOR UPDATE OF e SKIP LOCKED
+), free AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM held WHERE e.id = held.id
+    RETURNING e.id, held.tenant_id, held.needs_job
+), job AS (
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT @job_kind, @job_queue, @job_attempts_max, jsonb_build_object('tenant_id', free.tenant_id, 'execution_id', free.id), 'available'
+    FROM free WHERE free.needs_job
+    RETURNING id
+)
+SELECT count(*) FILTER (WHERE pg_notify(@job_channel, @job_notice) IS NOT NULL) AS jobs FROM job;
 
 -- name: ExecutionGetStatus :one
 SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed

@@ -506,7 +506,7 @@ WITH ending AS (
         unnest($8::integer[]) AS tasks_completed, unnest($9::integer[]) AS tasks_failed,
         unnest($10::timestamptz[]) AS started_at, unnest($11::timestamptz[]) AS deadline_at,
         unnest($12::timestamptz[]) AS completed_at, unnest($13::text[]) AS tags,
-        unnest($14::text[]) AS state, unnest($15::text[]) AS result, unnest($16::bigint[]) AS job_id
+        unnest($14::text[]) AS state, unnest($15::text[]) AS result
 ), ended AS (
     UPDATE executions e SET
         status = ending.status, is_success = ending.status = 'completed', source_failed = ending.source_failed,
@@ -519,9 +519,7 @@ WITH ending AS (
     WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
       AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
-    RETURNING e.id, ending.lease_token, ending.state, ending.result, ending.job_id
-), safety_net AS (
-    DELETE FROM river.river_job j USING ended WHERE j.id = ended.job_id AND j.state <> 'running'
+    RETURNING e.id, ending.lease_token, ending.state, ending.result
 )
 UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = ended.result::json
 FROM ended WHERE p.execution_id = ended.id
@@ -544,7 +542,6 @@ type SysExecutionFinishParams struct {
 	Tags           []string
 	States         []string
 	Results        []string
-	JobIds         []int64
 }
 
 type SysExecutionFinishRow struct {
@@ -552,10 +549,8 @@ type SysExecutionFinishRow struct {
 	LeaseToken  uuid.UUID
 }
 
-// Ends executions, each of them only once, and removes the jobs that would have
-// taken them over. One without a lease (the nil UUID) is pending until then, in
-// the same attempt. No row: it is not the caller's to end. The job 0 stands for
-// none.
+// Ends executions, each of them only once. One without a lease (the nil UUID) is
+// pending until then, in the same attempt. No row: it is not the caller's to end.
 func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecutionFinishParams) ([]SysExecutionFinishRow, error) {
 	rows, err := db.Query(ctx, sysExecutionFinish,
 		arg.Ids,
@@ -573,7 +568,6 @@ func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecut
 		arg.Tags,
 		arg.States,
 		arg.Results,
-		arg.JobIds,
 	)
 	if err != nil {
 		return nil, err
@@ -597,7 +591,7 @@ const sysExecutionInsert = `-- name: SysExecutionInsert :many
 WITH request AS (
     SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
         r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
-        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_state, r.job_at, r.job_args
+        r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_args
     FROM (
         -- A plan for this many ids looks cheaper than one for any number; of ids that
         -- a subquery gives, their number is not looked at, and the plan is kept.
@@ -611,7 +605,7 @@ WITH request AS (
             unnest($17::timestamptz[]) AS completed_at, unnest($18::timestamptz[]) AS deadline_at,
             unnest($19::uuid[]) AS lease_token, unnest($20::uuid[]) AS lease_process_id,
             unnest($21::text[]) AS input, unnest($22::text[]) AS state, unnest($23::text[]) AS result,
-            unnest($24::text[]) AS job_state, unnest($25::timestamptz[]) AS job_at, unnest($26::text[]) AS job_args
+            unnest($24::text[]) AS job_args
     ) AS r
     -- LIMIT has each workflow looked up by its key, however few the plan expects.
     CROSS JOIN LATERAL (
@@ -634,15 +628,14 @@ WITH request AS (
     SELECT r.id, r.tenant_id, r.input::json, NULLIF(r.state, '')::json, NULLIF(r.result, '')::json
     FROM request r
 ), job AS (
-    INSERT INTO river.river_job (kind, queue, max_attempts, args, state, scheduled_at)
-    SELECT $27, $28, $29, r.job_args::jsonb, r.job_state::river.river_job_state,
-        COALESCE(NULLIF(r.job_at, '0001-01-01 00:00:00Z'::timestamptz), now())
-    FROM request r WHERE r.job_state <> ''
-    RETURNING id, state, (args ->> 'execution_id')::uuid AS execution_id
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT $25, $26, $27, r.job_args::jsonb, 'available'
+    FROM request r WHERE r.job_args <> ''
+    RETURNING (args ->> 'execution_id')::uuid AS execution_id
 )
-SELECT request.id::uuid AS id, 0::bigint AS job_id, false AS is_announced FROM request
+SELECT request.id::uuid AS id, false AS is_announced FROM request
 UNION ALL
-SELECT job.execution_id, job.id, (CASE WHEN job.state = 'available' THEN pg_notify($30, $31) END IS NOT NULL)::boolean FROM job
+SELECT job.execution_id, (pg_notify($28, $29) IS NOT NULL)::boolean FROM job
 `
 
 type SysExecutionInsertParams struct {
@@ -669,8 +662,6 @@ type SysExecutionInsertParams struct {
 	Inputs          []string
 	States          []string
 	Results         []string
-	JobStates       []string
-	JobsAt          []time.Time
 	JobsArgs        []string
 	JobKind         string
 	JobQueue        string
@@ -681,14 +672,12 @@ type SysExecutionInsertParams struct {
 
 type SysExecutionInsertRow struct {
 	ID          uuid.UUID
-	JobID       int64
 	IsAnnounced bool
 }
 
-// Records executions with their payloads, and a job for those that name a state
-// of it, and wakes the workers for the jobs that are available. An execution has
-// a row, and another with its job if it has one; none if its workflow is not
-// active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
+// Records executions with their payloads, and a job for those that name its
+// arguments, and wakes the workers. An execution has a row, and another for its
+// job if it has one; none if its workflow is not active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
 // stand for null.
 func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecutionInsertParams) ([]SysExecutionInsertRow, error) {
 	rows, err := db.Query(ctx, sysExecutionInsert,
@@ -715,8 +704,6 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 		arg.Inputs,
 		arg.States,
 		arg.Results,
-		arg.JobStates,
-		arg.JobsAt,
 		arg.JobsArgs,
 		arg.JobKind,
 		arg.JobQueue,
@@ -731,7 +718,57 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 	items := []SysExecutionInsertRow{}
 	for rows.Next() {
 		var i SysExecutionInsertRow
-		if err := rows.Scan(&i.ID, &i.JobID, &i.IsAnnounced); err != nil {
+		if err := rows.Scan(&i.ID, &i.IsAnnounced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysExecutionListAbandoned = `-- name: SysExecutionListAbandoned :many
+SELECT e.id, e.lease_token
+FROM tenants t CROSS JOIN LATERAL (
+    -- By the index of the statuses alone, whatever the planner's statistics are: the
+    -- others lead to all executions, or to all that have not ended. So it must not
+    -- know the status, nor that items are left out.
+    SELECT r.id, r.batch_id, r.lease_token, r.lease_process_id FROM executions r
+    WHERE r.tenant_id = t.id AND r.status = (SELECT 'running') AND r.lease_token IS NOT NULL
+    OFFSET 0) e
+WHERE e.batch_id IS NULL
+  AND (e.lease_process_id = ANY ($1::uuid[]) OR $2::boolean AND NOT EXISTS (
+      SELECT FROM processes p
+      WHERE p.id = e.lease_process_id AND p.heartbeat_at > now() - make_interval(secs => $3::float8)))
+LIMIT 10000
+`
+
+type SysExecutionListAbandonedParams struct {
+	ProcessIds       []uuid.UUID
+	IsUnheard        bool
+	DeadAfterSeconds float64
+}
+
+type SysExecutionListAbandonedRow struct {
+	ID         uuid.UUID
+	LeaseToken *uuid.UUID
+}
+
+// Running executions, no items of batches, that are leased to the given processes;
+// where is_unheard says so, also to those that have not been heard of for the given
+// number of seconds, and to those that nobody knows.
+func (q *Queries) SysExecutionListAbandoned(ctx context.Context, db DBTX, arg SysExecutionListAbandonedParams) ([]SysExecutionListAbandonedRow, error) {
+	rows, err := db.Query(ctx, sysExecutionListAbandoned, arg.ProcessIds, arg.IsUnheard, arg.DeadAfterSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysExecutionListAbandonedRow{}
+	for rows.Next() {
+		var i SysExecutionListAbandonedRow
+		if err := rows.Scan(&i.ID, &i.LeaseToken); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -866,6 +903,55 @@ SELECT execution_partitions_make($1)
 func (q *Queries) SysExecutionPartitionsMake(ctx context.Context, db DBTX, monthsAhead int32) error {
 	_, err := db.Exec(ctx, sysExecutionPartitionsMake, monthsAhead)
 	return err
+}
+
+const sysExecutionTakeBack = `-- name: SysExecutionTakeBack :one
+WITH held AS (
+    SELECT e.id, e.tenant_id, asked.needs_job
+    -- As in SysExecutionInsert.
+    FROM (SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS lease_token, unnest($5::boolean[]) AS needs_job) AS asked
+    JOIN executions e ON e.id = asked.id AND e.lease_token = asked.lease_token
+    FOR UPDATE OF e SKIP LOCKED
+), free AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM held WHERE e.id = held.id
+    RETURNING e.id, held.tenant_id, held.needs_job
+), job AS (
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT $6, $7, $8, jsonb_build_object('tenant_id', free.tenant_id, 'execution_id', free.id), 'available'
+    FROM free WHERE free.needs_job
+    RETURNING id
+)
+SELECT count(*) FILTER (WHERE pg_notify($1, $2) IS NOT NULL) AS jobs FROM job
+`
+
+type SysExecutionTakeBackParams struct {
+	JobChannel     string
+	JobNotice      string
+	Ids            []uuid.UUID
+	LeaseTokens    []uuid.UUID
+	NeedJobs       []bool
+	JobKind        string
+	JobQueue       string
+	JobAttemptsMax int16
+}
+
+// Lets go of executions whose leases still are the given ones, together with a job
+// for each that needs one. It passes over those that somebody is writing.
+func (q *Queries) SysExecutionTakeBack(ctx context.Context, db DBTX, arg SysExecutionTakeBackParams) (int64, error) {
+	row := db.QueryRow(ctx, sysExecutionTakeBack,
+		arg.JobChannel,
+		arg.JobNotice,
+		arg.Ids,
+		arg.LeaseTokens,
+		arg.NeedJobs,
+		arg.JobKind,
+		arg.JobQueue,
+		arg.JobAttemptsMax,
+	)
+	var jobs int64
+	err := row.Scan(&jobs)
+	return jobs, err
 }
 
 const sysNotify = `-- name: SysNotify :exec

@@ -6,49 +6,53 @@ ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp();
 -- Holds a lock for as long as this session lasts: it ends with the process.
 SELECT pg_try_advisory_lock(hashtextextended(CAST(@id::uuid AS text), 0)) AS is_locked;
 
--- name: SysJobsOfEndedSessions :execrows
--- Finds processes dead whose session has ended, so that its lock is free, and
--- gives back their running jobs. One that only lost its connection has another
--- before it is silent for that long; not so after a start of the database, when
--- all have.
+-- name: SysProcessListDead :many
+-- Processes that have died and may have left work. Either their session has ended,
+-- so that its lock is free: one that only lost its connection has another before
+-- it is silent for that long, but not so after a start of the database, when all
+-- have. Or, where is_unheard asks for those, they have not been heard of for long:
+-- since the last look, not for as much longer.
 WITH silent AS MATERIALIZED (
-    SELECT p.id FROM processes p
+    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) AS is_heard FROM processes p
     WHERE p.heartbeat_at < now() - make_interval(secs => @silent_seconds::float8)
-      AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)
-      AND pg_postmaster_start_time() < now() - make_interval(secs => @database_up_seconds::float8)
-), dead AS (
-    UPDATE processes p SET heartbeat_at = now() - make_interval(secs => @dead_after_seconds::float8)
-    FROM silent
-    WHERE p.id = silent.id AND pg_try_advisory_xact_lock(hashtextextended(CAST(silent.id AS text), 0))
-    RETURNING p.id
+      AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) - make_interval(secs => @since_look_seconds::float8)
 )
-UPDATE river.river_job SET state = 'available', scheduled_at = now()
-WHERE id IN (
-    SELECT j.id FROM river.river_job j JOIN dead ON dead.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-    WHERE j.state = 'running'
-    FOR UPDATE OF j SKIP LOCKED);
+SELECT s.id FROM silent s
+WHERE CASE WHEN s.is_heard
+    THEN pg_postmaster_start_time() < now() - make_interval(secs => @database_up_seconds::float8)
+        AND pg_try_advisory_xact_lock(hashtextextended(CAST(s.id AS text), 0))
+    ELSE @is_unheard::boolean END;
+
+-- name: SysProcessEnd :many
+-- Makes it known that processes are dead whose session has ended.
+UPDATE processes p SET heartbeat_at = now() - make_interval(secs => @dead_after_seconds::float8)
+FROM (SELECT unnest(@ids::uuid[]) AS id) AS asked
+WHERE p.id = asked.id AND CASE
+    WHEN p.heartbeat_at < now() - make_interval(secs => @silent_seconds::float8)
+        AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)
+    THEN pg_try_advisory_xact_lock(hashtextextended(CAST(asked.id AS text), 0)) END
+RETURNING p.id;
 
 -- name: SysProcessDelete :exec
 DELETE FROM processes WHERE id = @id;
 
--- name: SysJobsOfDeadProcesses :execrows
--- Gives back the running jobs whose process has not been heard of for the given
--- number of seconds. The rows of dead processes are kept for an hour for whoever
--- looks.
-WITH forgotten AS (
-    DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
-)
+-- name: SysProcessForget :exec
+-- The rows of dead processes are kept for an hour for whoever looks.
+DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour';
+
+-- name: SysJobsOfDeadProcesses :many
+-- Gives back the running jobs of the given processes; where is_unheard says so, also
+-- of those that have not been heard of for the given number of seconds, and of
+-- those that nobody knows. It returns the execution of each, or the nil UUID.
 UPDATE river.river_job SET state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'
-      AND NOT EXISTS (
+      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY (@process_ids::text[]) OR @is_unheard::boolean AND NOT EXISTS (
           SELECT 1 FROM processes p
           WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-            AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8))
+            AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
     ORDER BY j.id
     FOR UPDATE SKIP LOCKED
-    LIMIT 10000);
-
--- name: SysJobDeleteWaiting :exec
-DELETE FROM river.river_job WHERE id = @id AND state <> 'running';
+    LIMIT 10000)
+RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000000000000'::uuid)::uuid AS execution_id;

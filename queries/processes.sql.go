@@ -11,78 +11,48 @@ import (
 	"github.com/google/uuid"
 )
 
-const sysJobDeleteWaiting = `-- name: SysJobDeleteWaiting :exec
-DELETE FROM river.river_job WHERE id = $1 AND state <> 'running'
-`
-
-func (q *Queries) SysJobDeleteWaiting(ctx context.Context, db DBTX, id int64) error {
-	_, err := db.Exec(ctx, sysJobDeleteWaiting, id)
-	return err
-}
-
-const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :execrows
-WITH forgotten AS (
-    DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
-)
+const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :many
 UPDATE river.river_job SET state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'
-      AND NOT EXISTS (
+      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY ($1::text[]) OR $2::boolean AND NOT EXISTS (
           SELECT 1 FROM processes p
           WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-            AND p.heartbeat_at > now() - make_interval(secs => $1::float8))
+            AND p.heartbeat_at > now() - make_interval(secs => $3::float8)))
     ORDER BY j.id
     FOR UPDATE SKIP LOCKED
     LIMIT 10000)
+RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000000000000'::uuid)::uuid AS execution_id
 `
 
-// Gives back the running jobs whose process has not been heard of for the given
-// number of seconds. The rows of dead processes are kept for an hour for whoever
-// looks.
-func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, deadAfterSeconds float64) (int64, error) {
-	result, err := db.Exec(ctx, sysJobsOfDeadProcesses, deadAfterSeconds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type SysJobsOfDeadProcessesParams struct {
+	ProcessIds       []string
+	IsUnheard        bool
+	DeadAfterSeconds float64
 }
 
-const sysJobsOfEndedSessions = `-- name: SysJobsOfEndedSessions :execrows
-WITH silent AS MATERIALIZED (
-    SELECT p.id FROM processes p
-    WHERE p.heartbeat_at < now() - make_interval(secs => $1::float8)
-      AND p.heartbeat_at > now() - make_interval(secs => $2::float8)
-      AND pg_postmaster_start_time() < now() - make_interval(secs => $3::float8)
-), dead AS (
-    UPDATE processes p SET heartbeat_at = now() - make_interval(secs => $2::float8)
-    FROM silent
-    WHERE p.id = silent.id AND pg_try_advisory_xact_lock(hashtextextended(CAST(silent.id AS text), 0))
-    RETURNING p.id
-)
-UPDATE river.river_job SET state = 'available', scheduled_at = now()
-WHERE id IN (
-    SELECT j.id FROM river.river_job j JOIN dead ON dead.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-    WHERE j.state = 'running'
-    FOR UPDATE OF j SKIP LOCKED)
-`
-
-type SysJobsOfEndedSessionsParams struct {
-	SilentSeconds     float64
-	DeadAfterSeconds  float64
-	DatabaseUpSeconds float64
-}
-
-// Finds processes dead whose session has ended, so that its lock is free, and
-// gives back their running jobs. One that only lost its connection has another
-// before it is silent for that long; not so after a start of the database, when
-// all have.
-func (q *Queries) SysJobsOfEndedSessions(ctx context.Context, db DBTX, arg SysJobsOfEndedSessionsParams) (int64, error) {
-	result, err := db.Exec(ctx, sysJobsOfEndedSessions, arg.SilentSeconds, arg.DeadAfterSeconds, arg.DatabaseUpSeconds)
+// Gives back the running jobs of the given processes; where is_unheard says so, also
+// of those that have not been heard of for the given number of seconds, and of
+// those that nobody knows. It returns the execution of each, or the nil UUID.
+func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, arg SysJobsOfDeadProcessesParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysJobsOfDeadProcesses, arg.ProcessIds, arg.IsUnheard, arg.DeadAfterSeconds)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var execution_id uuid.UUID
+		if err := rows.Scan(&execution_id); err != nil {
+			return nil, err
+		}
+		items = append(items, execution_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sysProcessBeat = `-- name: SysProcessBeat :exec
@@ -107,6 +77,105 @@ DELETE FROM processes WHERE id = $1
 func (q *Queries) SysProcessDelete(ctx context.Context, db DBTX, id uuid.UUID) error {
 	_, err := db.Exec(ctx, sysProcessDelete, id)
 	return err
+}
+
+const sysProcessEnd = `-- name: SysProcessEnd :many
+UPDATE processes p SET heartbeat_at = now() - make_interval(secs => $1::float8)
+FROM (SELECT unnest($3::uuid[]) AS id) AS asked
+WHERE p.id = asked.id AND CASE
+    WHEN p.heartbeat_at < now() - make_interval(secs => $2::float8)
+        AND p.heartbeat_at > now() - make_interval(secs => $1::float8)
+    THEN pg_try_advisory_xact_lock(hashtextextended(CAST(asked.id AS text), 0)) END
+RETURNING p.id
+`
+
+type SysProcessEndParams struct {
+	DeadAfterSeconds float64
+	SilentSeconds    float64
+	Ids              []uuid.UUID
+}
+
+// Makes it known that processes are dead whose session has ended.
+func (q *Queries) SysProcessEnd(ctx context.Context, db DBTX, arg SysProcessEndParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysProcessEnd, arg.DeadAfterSeconds, arg.SilentSeconds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysProcessForget = `-- name: SysProcessForget :exec
+DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
+`
+
+// The rows of dead processes are kept for an hour for whoever looks.
+func (q *Queries) SysProcessForget(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, sysProcessForget)
+	return err
+}
+
+const sysProcessListDead = `-- name: SysProcessListDead :many
+WITH silent AS MATERIALIZED (
+    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => $3::float8) AS is_heard FROM processes p
+    WHERE p.heartbeat_at < now() - make_interval(secs => $4::float8)
+      AND p.heartbeat_at > now() - make_interval(secs => $3::float8) - make_interval(secs => $5::float8)
+)
+SELECT s.id FROM silent s
+WHERE CASE WHEN s.is_heard
+    THEN pg_postmaster_start_time() < now() - make_interval(secs => $1::float8)
+        AND pg_try_advisory_xact_lock(hashtextextended(CAST(s.id AS text), 0))
+    ELSE $2::boolean END
+`
+
+type SysProcessListDeadParams struct {
+	DatabaseUpSeconds float64
+	IsUnheard         bool
+	DeadAfterSeconds  float64
+	SilentSeconds     float64
+	SinceLookSeconds  float64
+}
+
+// Processes that have died and may have left work. Either their session has ended,
+// so that its lock is free: one that only lost its connection has another before
+// it is silent for that long, but not so after a start of the database, when all
+// have. Or, where is_unheard asks for those, they have not been heard of for long:
+// since the last look, not for as much longer.
+func (q *Queries) SysProcessListDead(ctx context.Context, db DBTX, arg SysProcessListDeadParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysProcessListDead,
+		arg.DatabaseUpSeconds,
+		arg.IsUnheard,
+		arg.DeadAfterSeconds,
+		arg.SilentSeconds,
+		arg.SinceLookSeconds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sysProcessLock = `-- name: SysProcessLock :one

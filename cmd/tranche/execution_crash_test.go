@@ -191,3 +191,53 @@ func TestKillBetweenCommitAndAnswer(t *testing.T) {
 	require.Equal(t, rounds, target.distinct())
 	other.stop(t)
 }
+
+// A process that is alone and is killed while it serves many callers, and started
+// again: at once, or when its row is so old that it is removed. No job waited for
+// what it had under way, and yet each execution that was recorded ends, once.
+func TestKillInTheMiddleOfCalls(t *testing.T) {
+	t.Parallel()
+	for name, silence := range map[string]string{"at once": "0 hours", "hours later": "2 hours"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := newCallCounter(t)
+			url := pgtest.URL(t)
+			env := onDatabase(url).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
+			before := env.serve(t)
+			token := env.accessToken(t, before.url, "acme")
+			path := workflow(t, before.url, token, target.URL)
+			env.ok(t, "tenant", "limits", "acme", "--set", "single=unlimited")
+			before.stop(t)
+			first := env.serve(t) // and knows the limits from the start
+			pool := pgtest.OpenPool(t, url)
+			count := func(sql string) (n int) {
+				require.NoError(t, pool.QueryRow(t.Context(), sql).Scan(&n))
+				return n
+			}
+
+			var callers sync.WaitGroup
+			for caller := range 20 {
+				callers.Go(func() {
+					status := http.StatusOK
+					for n := 0; status == http.StatusOK; n++ {
+						status = keyed(t, first.url+path, token, strconv.Itoa(caller)+"-"+strconv.Itoa(n)).status
+					}
+				})
+			}
+			require.Eventually(t, func() bool { return target.distinct() > 100 }, 30*time.Second, time.Millisecond)
+			require.NoError(t, first.cmd.Process.Kill())
+			callers.Wait()
+			require.Positive(t, count(`SELECT count(*) FROM executions WHERE status = 'running'`))
+			require.Zero(t, count(`SELECT count(*) FROM river.river_job WHERE kind = 'task_execution'`))
+			_, err := pool.Exec(t.Context(), `UPDATE processes SET heartbeat_at = heartbeat_at - $1::interval`, silence)
+			require.NoError(t, err)
+
+			second := env.serve(t)
+			require.Eventually(t, func() bool {
+				return count(`SELECT count(*) FROM executions WHERE status <> 'completed'`) == 0
+			}, takeOverMax, 100*time.Millisecond)
+			require.Equal(t, target.distinct(), count(`SELECT count(*) FROM executions`), "each has its key, and no other has been used")
+			second.stop(t)
+		})
+	}
+}

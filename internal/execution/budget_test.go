@@ -63,7 +63,7 @@ func TestBudgets(t *testing.T) {
 		rows   int // written: of executions, payloads and jobs
 	}{
 		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 2},
-		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 6},
+		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
 		{"asynchronous, accepted", start, pgtest.Cost{Transactions: 1, Trips: 1}, 3},
 		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
 	} {

@@ -80,7 +80,7 @@ func (s *Service) LetGo(ctx context.Context, f *Finished) {
 		return
 	}
 	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
-	s.running.Go(func() { r.letGo(s.life) })
+	s.running.Go(func() { _ = r.letGo(s.life) })
 }
 
 // RunLeased is Continue without the last write, which is the caller's: a
@@ -151,7 +151,7 @@ func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workf
 		return nil, err
 	}
 	if err != nil {
-		return nil, r.giveUp(err) // the commit may have succeeded all the same
+		return nil, r.unsure(err)
 	}
 	r.tags, r.batchID = row.Tags, row.BatchID
 	if r.engine, err = s.resumed(ctx, plan, tenantID, id, row); err != nil {

@@ -12,7 +12,6 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/process"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -24,6 +23,11 @@ const (
 	// persistWaitMax bounds the pause between attempts to write what must not
 	// be lost while the database is away.
 	persistWaitMax = 5 * time.Second
+	// leaseLateWait begins, and leaseLateMax bounds, the doubling pauses between the
+	// tries to let go of a lease that was not acknowledged: they go on for a quarter
+	// of an hour, where the server ends a statement after half a minute.
+	leaseLateWait = time.Second
+	leaseLateMax  = 10 * time.Minute
 )
 
 // drive runs the execution until it has ended or waits, and records which.
@@ -109,7 +113,8 @@ func (r *run) persist(ctx context.Context, write func(context.Context) (int64, e
 }
 
 // record inserts the execution as running, leased to this process, with the
-// state in which its first effects begin, together with the job that goes on with it should this process die.
+// state in which its first effects begin. It has no job: should this process die,
+// it is found by its lease (TakeBack).
 func (r *run) record(ctx context.Context) error {
 	row, err := r.insertion(engine.StatusRunning)
 	if err != nil {
@@ -120,34 +125,59 @@ func (r *run) record(ctx context.Context) error {
 	}
 	row.LeaseToken, row.LeaseProcessID = r.token, r.service.ProcessID
 	row.StartedAt, row.DeadlineAt = r.engine.State.StartedAt, r.engine.State.Deadline
-	row.Job = new(r.service.Clock().Add(process.DeadAfter))
-	jobID, err := r.insert(ctx, row, r.ongoing())
-	if err != nil {
-		// The commit may have succeeded all the same; then nobody goes on with it
-		// while this process lives, unless the lease is let go.
-		if errors.Is(err, fault.Unavailable) {
-			r.service.running.Go(func() { r.letGo(r.service.life) })
-		}
-		return err
+	if err := r.insert(ctx, row, r.ongoing()); err != nil {
+		return r.unsure(err)
 	}
-	r.jobID, r.request = &jobID, nil
+	r.request = nil
 	close(r.recorded)
 	return nil
+}
+
+// unsure returns the error of a write that was to take the lease. The commit may
+// have succeeded all the same, or may yet, and nobody would go on with the
+// execution while this process lives: so the lease is let go.
+func (r *run) unsure(err error) error {
+	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, errBrokenOff) || errors.Is(err, context.Canceled)
+	if mayCommit && !postgres.Unsent(err) {
+		// Many may be in that position, so they keep neither input nor state.
+		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, recorded: r.recorded}
+		go func() { late.letGoLate(late.service.life) }()
+	}
+	return err
+}
+
+// letGoLate lets go of a lease that may turn up for a while. It ends with the
+// process, whose leases others take back.
+func (r *run) letGoLate(ctx context.Context) {
+	for wait := leaseLateWait; wait < leaseLateMax; wait *= 2 {
+		if err := r.letGo(ctx); !errors.Is(err, errLeaseLost) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
 }
 
 // giveUp returns the error that kept this process from going on. Unless it is
 // that the lease is lost, the job's next try, here or elsewhere, needs it.
 func (r *run) giveUp(err error) error {
 	if err != nil && r.request == nil && !errors.Is(err, errLeaseLost) {
-		r.service.running.Go(func() { r.letGo(r.service.life) })
+		r.service.running.Go(func() { _ = r.letGo(r.service.life) })
 	}
 	return err
 }
 
-// letGo lets go of the lease, which may take until the database is back.
-func (r *run) letGo(ctx context.Context) {
+// letGo lets go of the lease for the next try of the job, or for a new job where
+// there is none, which may take until the database is back.
+func (r *run) letGo(ctx context.Context) error {
 	ctx = postgres.WithTenant(ctx, r.tenantID)
-	_ = r.persist(ctx, func(ctx context.Context) (int64, error) {
+	return r.persist(ctx, func(ctx context.Context) (int64, error) {
+		if r.recorded != nil {
+			return r.release(ctx, time.Time{}, nil)
+		}
 		return queries.New().ExecutionLetGo(ctx, r.service.Pool, queries.ExecutionLetGoParams(r.lease()))
 	})
 }
@@ -158,7 +188,7 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 		return r.recordFinished(ctx, f)
 	}
 	err := r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return r.service.finishes.do(ctx, finish{f, r.jobID})
+		return r.service.finishes.do(ctx, f)
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(errStopping, r.handOver(ctx))
@@ -178,7 +208,7 @@ func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 	row.SourceFailed, row.StatusCode = o.SourceFailed, o.StatusCode
 	row.StartedAt, row.CompletedAt, row.DeadlineAt = state.StartedAt, f.At, state.Deadline
 	row.Tags, row.Result, row.State = f.Tags, f.ResultText, f.State
-	if _, err := r.insert(ctx, row, r.ended(f)); err != nil {
+	if err := r.insert(ctx, row, r.ended(f)); err != nil {
 		return err
 	}
 	r.request = nil
@@ -228,11 +258,6 @@ func (r *run) release(ctx context.Context, at time.Time, state *queries.Executio
 		}
 		if rows, err = q.ExecutionUnlease(ctx, tx, r.lease()); err != nil || rows == 0 {
 			return err
-		}
-		if r.jobID != nil {
-			if err := q.SysJobDeleteWaiting(ctx, tx, *r.jobID); err != nil {
-				return err
-			}
 		}
 		_, err = r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: at})
 		return err

@@ -55,9 +55,9 @@ type Service struct {
 	running sync.WaitGroup
 	held    held
 
-	inserts  group[*newExecution, inserted]
+	inserts  group[*newExecution, bool]
 	reads    group[reference, *queries.SysExecutionListForRunRow]
-	finishes group[finish, int64]
+	finishes group[*Finished, int64]
 }
 
 // New returns a service; Stop ends it.
@@ -65,16 +65,16 @@ func New(c Config) *Service {
 	s := &Service{Config: c}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
 	s.inserts.bytes = (*newExecution).bytes
-	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]inserted, error) {
+	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]bool, error) {
 		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
 	}
 	s.reads.gather, s.finishes.gather = c.Gather, c.Gather
 	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
 		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
 	}
-	s.finishes.bytes = finish.bytes
-	s.finishes.write = func(ctx context.Context, ends []finish) ([]int64, error) {
-		return finishAll(whose(ctx, ends, finish.tenant), s.Pool, ends)
+	s.finishes.bytes = (*Finished).bytes
+	s.finishes.write = func(ctx context.Context, ends []*Finished) ([]int64, error) {
+		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
 	}
 	return s
 }

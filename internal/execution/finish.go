@@ -10,20 +10,13 @@ import (
 	"tranche/queries"
 )
 
-// finish is the end of an execution that is recorded, and the waiting job that
-// it makes needless, if any.
-type finish struct {
-	*Finished
-	jobID *int64
-}
+func (f *Finished) tenant() uuid.UUID { return f.TenantID }
 
-func (f finish) tenant() uuid.UUID { return f.TenantID }
+func (f *Finished) bytes() int { return len(f.State) + len(f.ResultText) }
 
-func (f finish) bytes() int { return len(f.State) + len(f.ResultText) }
-
-// finishAll writes the ends of executions in one statement. It returns 1 for
+// finishAll writes the ends of recorded executions in one statement. It returns 1 for
 // each, or 0 where another was faster or has taken it over.
-func finishAll(ctx context.Context, db queries.DBTX, ends []finish) ([]int64, error) {
+func finishAll(ctx context.Context, db queries.DBTX, ends []*Finished) ([]int64, error) {
 	var params queries.SysExecutionFinishParams
 	for _, f := range ends {
 		if err := f.addTo(&params); err != nil {
@@ -46,14 +39,10 @@ func finishAll(ctx context.Context, db queries.DBTX, ends []finish) ([]int64, er
 }
 
 // addTo appends the end's values to those of others.
-func (f finish) addTo(p *queries.SysExecutionFinishParams) error {
+func (f *Finished) addTo(p *queries.SysExecutionFinishParams) error {
 	tags, err := json.Marshal(orEmpty(f.Tags))
 	if err != nil {
 		return fmt.Errorf("write the tags of execution %s: %w", f.ID, err)
-	}
-	var jobID int64
-	if f.jobID != nil {
-		jobID = *f.jobID
 	}
 	p.Ids = append(p.Ids, f.ID)
 	p.TenantIds = append(p.TenantIds, f.TenantID)
@@ -70,6 +59,5 @@ func (f finish) addTo(p *queries.SysExecutionFinishParams) error {
 	p.Tags = append(p.Tags, string(tags))
 	p.States = append(p.States, string(f.State))
 	p.Results = append(p.Results, string(f.ResultText))
-	p.JobIds = append(p.JobIds, jobID)
 	return nil
 }

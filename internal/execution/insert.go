@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,29 +47,17 @@ type newExecution struct {
 	CompletedAt    time.Time
 	Result         []byte
 
-	// Job is when the job that goes on with it is due; nil for no job, the zero
-	// time for now.
-	Job *time.Time
+	// HasJob says that a job goes on with it.
+	HasJob bool
 }
 
 func (e *newExecution) tenant() uuid.UUID { return e.TenantID }
 
 func (e *newExecution) bytes() int { return len(e.Input) + len(e.State) + len(e.Result) }
 
-// inserted is what came of it.
-type inserted struct {
-	ok    bool  // else the workflow is not active
-	jobID int64 // 0: none
-}
-
-// The states of a job that is inserted.
-const (
-	jobAvailable = "available"
-	jobScheduled = "scheduled"
-)
-
-// insertAll records executions in one statement.
-func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution) ([]inserted, error) {
+// insertAll records executions in one statement, those whose workflow is active:
+// it returns which.
+func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution) ([]bool, error) {
 	params := queries.SysExecutionInsertParams{
 		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
 		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
@@ -82,13 +71,13 @@ func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution)
 	if err != nil {
 		return nil, fmt.Errorf("insert %d executions: %w", len(executions), err)
 	}
-	byID := make(map[uuid.UUID]int64, len(rows))
+	isInserted := make(map[uuid.UUID]bool, len(rows))
 	for _, row := range rows {
-		byID[row.ID] = max(byID[row.ID], row.JobID) // one with a job has a row more
+		isInserted[row.ID] = true
 	}
-	results := make([]inserted, len(executions))
+	results := make([]bool, len(executions))
 	for i, e := range executions {
-		results[i].jobID, results[i].ok = byID[e.ID]
+		results[i] = isInserted[e.ID]
 	}
 	return results, nil
 }
@@ -126,20 +115,13 @@ func (e *newExecution) addTo(p *queries.SysExecutionInsertParams) error {
 }
 
 func (e *newExecution) addJobTo(p *queries.SysExecutionInsertParams) error {
-	var state string
-	var at time.Time
 	var args []byte
-	if e.Job != nil {
-		if state, at = jobAvailable, *e.Job; !at.IsZero() {
-			state = jobScheduled
-		}
+	if e.HasJob {
 		var err error
 		if args, err = json.Marshal(jobs.TaskExecution{TenantID: e.TenantID, ExecutionID: e.ID}); err != nil {
 			return fmt.Errorf("write the job of execution %s: %w", e.ID, err)
 		}
 	}
-	p.JobStates = append(p.JobStates, state)
-	p.JobsAt = append(p.JobsAt, at)
 	p.JobsArgs = append(p.JobsArgs, string(args))
 	return nil
 }
@@ -177,10 +159,8 @@ func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending)
 	if err != nil {
 		return err
 	}
-	for _, result := range results {
-		if !result.ok {
-			return ErrNotActive
-		}
+	if slices.Contains(results, false) {
+		return ErrNotActive
 	}
 	return nil
 }
@@ -204,35 +184,35 @@ func (r *run) insertion(status engine.Status) (*newExecution, error) {
 }
 
 // insert records the execution, together with those of other callers unless the
-// request joins the transaction. It returns the id of the job, 0 for none.
-func (r *run) insert(ctx context.Context, row *newExecution, e Execution) (jobID int64, err error) {
-	var result inserted
+// request joins the transaction.
+func (r *run) insert(ctx context.Context, row *newExecution, e Execution) (err error) {
+	var isActive bool
 	if r.request.Recorded == nil {
-		result, err = r.service.inserts.do(ctx, row)
+		isActive, err = r.service.inserts.do(ctx, row)
 	} else {
-		result, err = r.insertJoined(ctx, row, e)
+		isActive, err = r.insertJoined(ctx, row, e)
 	}
-	if err == nil && !result.ok {
+	if err == nil && !isActive {
 		err = ErrNotActive
 	}
 	if err != nil {
-		return 0, fmt.Errorf("record execution %s: %w", r.id, err)
+		return fmt.Errorf("record execution %s: %w", r.id, err)
 	}
-	return result.jobID, nil
+	return nil
 }
 
-func (r *run) insertJoined(ctx context.Context, row *newExecution, e Execution) (result inserted, err error) {
+func (r *run) insertJoined(ctx context.Context, row *newExecution, e Execution) (isActive bool, err error) {
 	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
 		results, err := insertAll(ctx, tx, []*newExecution{row})
 		if err != nil {
 			return err
 		}
-		if result = results[0]; !result.ok {
+		if isActive = results[0]; !isActive {
 			return nil
 		}
 		return r.request.Recorded(ctx, tx, e)
 	})
-	return result, err
+	return isActive, err
 }
 
 func orNone(text *string) string {

@@ -25,8 +25,7 @@ type run struct {
 	// request is set while the execution is not recorded: the first write
 	// inserts it.
 	request  *Request
-	recorded chan struct{} // closed with the first write; nil where it was recorded before
-	jobID    *int64        // the safety net that the first write inserted
+	recorded chan struct{} // closed with the first write; nil where it was recorded before, and a job runs it
 
 	signalsSeen int64 // signals that the engine was last told of
 }

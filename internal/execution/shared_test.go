@@ -24,7 +24,7 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	}
 	inserts, err := insertAll(t.Context(), db, []*newExecution{row(leased, token), row(free, uuid.Nil)})
 	require.NoError(t, err)
-	require.Equal(t, []inserted{{ok: true}, {ok: true}}, inserts)
+	require.Equal(t, []bool{true, true}, inserts)
 
 	rows, err := readAll(t.Context(), db, []reference{{foreign, leased}, {own, leased}, {own, free}, {own, foreign}})
 	require.NoError(t, err)
@@ -33,13 +33,13 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.Equal(t, free, rows[2].ID)
 	require.Nil(t, rows[3], "unknown")
 
-	end := func(tenant, id, lease uuid.UUID) finish {
-		return finish{Finished: &Finished{
+	end := func(tenant, id, lease uuid.UUID) *Finished {
+		return &Finished{
 			TenantID: tenant, ID: id, LeaseToken: lease, Attempt: 1, Tags: []string{`a "b"`}, At: time.Now(),
 			Outcome: &engine.Outcome{Status: engine.StatusCompleted}, State: []byte(`{}`), ResultText: []byte(`{"n":1.10}`),
-		}}
+		}
 	}
-	ends := []finish{end(own, leased, uuid.New()), end(own, leased, token), end(foreign, free, token), end(own, free, token), end(own, free, uuid.Nil)}
+	ends := []*Finished{end(own, leased, uuid.New()), end(own, leased, token), end(foreign, free, token), end(own, free, token), end(own, free, uuid.Nil)}
 	won, err := finishAll(t.Context(), db, ends)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 1, 0, 0, 1}, won, "only who holds the lease, or nobody's, ends")
@@ -79,9 +79,9 @@ func TestPlansAreKept(t *testing.T) {
 		id := insert(1)[0].ID
 		_, err = readAll(ctx, pool, []reference{{tenant, id}})
 		require.NoError(t, err)
-		_, err = finishAll(ctx, pool, []finish{{Finished: &Finished{
+		_, err = finishAll(ctx, pool, []*Finished{{
 			TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`),
-		}}})
+		}})
 		require.NoError(t, err)
 	}
 	var statements, anew int

@@ -140,10 +140,9 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 	if err != nil {
 		return Execution{}, err
 	}
-	row.Job = &time.Time{} // now
+	row.HasJob = true
 	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: queries.CreatedAt(r.id)}
-	_, err = r.insert(ctx, row, e)
-	return e, err
+	return e, r.insert(ctx, row, e)
 }
 
 // BorrowerIDMax is the most characters of an id of a borrower.

@@ -76,6 +76,12 @@ func translateCode(err error, code string) error {
 	return err
 }
 
+// Unsent reports whether an error says that a statement did not reach the server.
+func Unsent(err error) bool {
+	var connecting *pgconn.ConnectError
+	return errors.As(err, &connecting) || pgconn.SafeToRetry(err)
+}
+
 func isConnectionError(err error) bool {
 	var connecting *pgconn.ConnectError
 	var network net.Error

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/fault"
@@ -45,6 +46,37 @@ func TestTranslateCodes(t *testing.T) {
 			err := fail(t, pool, code)
 			require.Equal(t, err, postgres.Translate(err), "the caller's to judge")
 		})
+	}
+}
+
+// Only of a statement that did not leave is it certain that it has no effect.
+func TestUnsent(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	asked := func(ctx context.Context, pool *pgxpool.Pool, sql string) error {
+		_, err := pool.Exec(ctx, sql)
+		require.Error(t, err)
+		return err
+	}
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, ended := conn.Exec(over, `SELECT 1`)
+	require.Error(t, ended)
+
+	away := asked(t.Context(), pgtest.OpenPool(t, unreachable), `SELECT 1`)
+	require.True(t, postgres.Unsent(away))
+	require.True(t, postgres.Unsent(fmt.Errorf("doing something: %w", postgres.Translate(away))))
+	require.True(t, postgres.Unsent(ended), "it was too late before")
+	for _, err := range []error{
+		asked(soon, pool, `SELECT pg_sleep(10)`), asked(t.Context(), pool, `SELECT pg_terminate_backend(pg_backend_pid())`),
+	} {
+		require.False(t, postgres.Unsent(err))
+		require.False(t, postgres.Unsent(postgres.Translate(err)))
 	}
 }
 

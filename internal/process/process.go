@@ -4,7 +4,8 @@
 // the process it names for as long as that process' heartbeat is fresh. A
 // process that is killed takes its session with the database with it, which
 // tells its death within seconds; one that hangs, or whose machine is gone, is
-// found by its heartbeat. It must not know what the work is.
+// found by its heartbeat. What it held is taken back in the transaction that finds
+// it dead, and looked for once a minute besides. It must not know what the work is.
 package process
 
 import (
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"tranche/internal/postgres"
 	"tranche/queries"
 )
 
@@ -42,18 +45,26 @@ type Process struct {
 	ID   uuid.UUID
 	role string
 	pool *pgxpool.Pool
+	free Free
 	log  *slog.Logger
 	done chan struct{}
 	stop context.CancelFunc
+	// databaseUp is for how long the database must be up before the end of a session
+	// tells death: all of them end with the database.
+	databaseUp time.Duration
+	// lookAt is when to look next at what processes left behind, though none is
+	// known to have died since the last time, which was at looked.
+	lookAt, looked time.Time
 	// session holds the lock that ends with this process; nil before the first
 	// heartbeat and after one that failed.
 	session *pgxpool.Conn
 }
 
 // Start writes the first heartbeat and keeps beating until Stop. Role is all,
-// api or worker; processes that work also give back the jobs of dead ones.
-func Start(ctx context.Context, pool *pgxpool.Pool, role string, log *slog.Logger) (*Process, error) {
-	p := &Process{ID: uuid.New(), role: role, pool: pool, log: log, done: make(chan struct{})}
+// api or worker; processes that work also take back what dead ones held, their
+// jobs and what free finds.
+func Start(ctx context.Context, pool *pgxpool.Pool, role string, free Free, log *slog.Logger) (*Process, error) {
+	p := &Process{ID: uuid.New(), role: role, pool: pool, free: free, databaseUp: DeadAfter, log: log, done: make(chan struct{})}
 	if err := p.beat(ctx); err != nil {
 		return nil, err
 	}
@@ -62,13 +73,19 @@ func Start(ctx context.Context, pool *pgxpool.Pool, role string, log *slog.Logge
 	return p, nil
 }
 
-// Stop ends the heartbeat and removes the row: whatever this process still
-// held is free at once.
+// Stop ends the heartbeat and removes the row together with whatever hold this
+// process still had on anything. If that fails, it is found dead like any other.
 func (p *Process) Stop(ctx context.Context) error {
 	p.stop()
 	<-p.done
 	p.endSession(ctx)
-	return queries.New().SysProcessDelete(ctx, p.pool, p.ID)
+	return postgres.InTx(ctx, p.pool, func(tx pgx.Tx) error {
+		if err := queries.New().SysProcessDelete(ctx, tx, p.ID); err != nil {
+			return err
+		}
+		_, err := p.free(ctx, tx, Dead{IDs: []uuid.UUID{p.ID}})
+		return err
+	})
 }
 
 func (p *Process) run(ctx context.Context) {
@@ -138,24 +155,4 @@ func (p *Process) endSession(ctx context.Context) {
 	_ = p.session.Conn().Close(ctx) // it is of no use whatever comes of it
 	p.session.Release()
 	p.session = nil
-}
-
-// takeBack gives back the jobs of processes whose session has ended and, if this
-// process has long been steady, of those that have not been heard of.
-func (p *Process) takeBack(ctx context.Context, isSteady bool) error {
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-	defer cancel()
-	q := queries.New()
-	n, err := q.SysJobsOfEndedSessions(ctx, p.pool, queries.SysJobsOfEndedSessionsParams{
-		SilentSeconds: silentAfter.Seconds(), DeadAfterSeconds: DeadAfter.Seconds(), DatabaseUpSeconds: DeadAfter.Seconds(),
-	})
-	if err == nil && isSteady {
-		var unheard int64
-		unheard, err = q.SysJobsOfDeadProcesses(ctx, p.pool, DeadAfter.Seconds())
-		n += unheard
-	}
-	if n > 0 {
-		p.log.WarnContext(ctx, "took back the jobs of dead processes", "jobs", n)
-	}
-	return err
 }

@@ -2,101 +2,201 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
 	"tranche/internal/process"
 	"tranche/jobs"
-	"tranche/queries"
 )
 
+// bundle is a database and a process that works, whose looks are recorded.
+type bundle struct {
+	pool   *pgxpool.Pool
+	worker *process.Process
+	looks  []process.Dead
+	// refusal is what the next look fails with.
+	refusal error
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{pool: pgtest.Pool(t)}
+	b.worker = process.New(b.pool, b.free)
+	return b
+}
+
+func (b *bundle) free(_ context.Context, _ pgx.Tx, dead process.Dead) (int64, error) {
+	b.looks = append(b.looks, dead)
+	return 0, b.refusal
+}
+
+func (b *bundle) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// known inserts a process that was last heard of some time ago.
+func (b *bundle) known(t *testing.T, silent time.Duration) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	b.exec(t, `INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'all', now() - make_interval(secs => $2))`, id, silent.Seconds())
+	return id
+}
+
+// held inserts a running job of each process and the execution it is about.
+func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (jobIDs []int64, executions []uuid.UUID) {
+	t.Helper()
+	client, err := jobs.NewClient(b.pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for _, holder := range holders {
+		execution := uuid.New()
+		job, err := client.Insert(t.Context(), jobs.TaskExecution{ExecutionID: execution}, nil)
+		require.NoError(t, err)
+		b.exec(t, `UPDATE river.river_job SET state = 'running', attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{uuid.NewString(), holder.String()})
+		jobIDs, executions = append(jobIDs, job.Job.ID), append(executions, execution)
+	}
+	return jobIDs, executions
+}
+
+func (b *bundle) states(t *testing.T, jobIDs []int64) (states []string) {
+	t.Helper()
+	for _, id := range jobIDs {
+		var state string
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT state FROM river.river_job WHERE id = $1`, id).Scan(&state))
+		states = append(states, state)
+	}
+	return states
+}
+
+func (b *bundle) isKnown(t *testing.T, id uuid.UUID) (is bool) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM processes WHERE id = $1)`, id).Scan(&is))
+	return is
+}
+
+// A process is known until it stops; what it left is taken back with its row.
 func TestProcessIsKnownWhileItLives(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	p, err := process.Start(t.Context(), pool, "all", slog.New(slog.DiscardHandler))
+	b := setup(t)
+	p, err := process.Start(t.Context(), b.pool, "api", b.free, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	known := func() (n int) {
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM processes WHERE id = $1 AND role = 'all'`, p.ID).Scan(&n))
-		return n
-	}
-	require.Equal(t, 1, known())
+	require.True(t, b.isKnown(t, p.ID))
+
+	b.refusal = context.DeadlineExceeded
+	require.Error(t, p.Stop(t.Context()))
+	require.True(t, b.isKnown(t, p.ID), "others find it dead")
+	b.refusal = nil
 	require.NoError(t, p.Stop(t.Context()))
-	require.Equal(t, 0, known())
+	require.False(t, b.isKnown(t, p.ID))
+	require.Equal(t, process.Dead{IDs: []uuid.UUID{p.ID}}, b.looks[1])
 }
 
 // Of three running jobs only the one of the dead process and the one of a
-// process nobody knows are given back.
+// process nobody knows are given back, and by who is steady alone.
 func TestJobsOfDeadProcessesAreGivenBack(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	client, err := jobs.NewClient(pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	alive, dead, unknown := uuid.New(), uuid.New(), uuid.New()
-	exec := func(sql string, args ...any) {
-		_, err := pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
-	exec(`INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'all', now()), ($2, 'worker', now() - interval '21 seconds')`, alive, dead)
-	held := map[uuid.UUID]int64{}
-	for _, holder := range []uuid.UUID{alive, dead, unknown} {
-		job, err := client.Insert(context.Background(), jobs.TaskExecution{ExecutionID: uuid.New()}, nil)
-		require.NoError(t, err)
-		held[holder] = job.Job.ID
-		exec(`UPDATE river.river_job SET state = 'running', attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{uuid.NewString(), holder.String()})
-	}
+	b := setup(t)
+	alive, dead, unknown := b.known(t, 0), b.known(t, 21*time.Second), uuid.New()
+	jobIDs, executions := b.held(t, alive, dead, unknown)
 
-	n, err := queries.New().SysJobsOfDeadProcesses(t.Context(), pool, process.DeadAfter.Seconds())
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n)
-	for holder, want := range map[uuid.UUID]string{alive: "running", dead: "available", unknown: "available"} {
-		var state string
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT state FROM river.river_job WHERE id = $1`, held[holder]).Scan(&state))
-		require.Equal(t, want, state)
-	}
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"running", "running", "running"}, b.states(t, jobIDs))
+	require.Empty(t, b.looks)
+	require.NoError(t, b.worker.TakeBack(t.Context(), true))
+	require.Equal(t, []string{"running", "available", "available"}, b.states(t, jobIDs))
+	require.Len(t, b.looks, 1)
+	require.True(t, b.looks[0].Unheard)
+	require.ElementsMatch(t, executions[1:], b.looks[0].Resumed)
+
+	again, _ := b.held(t, unknown)
+	require.NoError(t, b.worker.TakeBack(t.Context(), true))
+	require.Equal(t, []string{"available"}, b.states(t, again), "jobs are given back without a look too")
+	require.Len(t, b.looks, 1, "nothing gives cause for one")
 }
 
 // A process that is killed is found dead by the end of its session, before its
 // heartbeat is old; one that lives or only just beat is not.
 func TestEndOfSessionTellsDeath(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	p, err := process.Start(t.Context(), pool, "api", slog.New(slog.DiscardHandler))
+	b := setup(t)
+	p, err := process.Start(t.Context(), b.pool, "api", b.free, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
-	client, err := jobs.NewClient(pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	killed, late := uuid.New(), uuid.New()
-	_, err = pool.Exec(t.Context(), `INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'all', now() - interval '6 seconds'), ($2, 'worker', now() - interval '1 second')`, killed, late)
-	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), `UPDATE processes SET heartbeat_at = now() - interval '10 seconds' WHERE id = $1`, p.ID)
-	require.NoError(t, err)
-	held := map[uuid.UUID]int64{}
-	for _, holder := range []uuid.UUID{p.ID, killed, late} {
-		job, err := client.Insert(t.Context(), jobs.TaskExecution{ExecutionID: uuid.New()}, nil)
-		require.NoError(t, err)
-		held[holder] = job.Job.ID
-		_, err = pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{holder.String()})
-		require.NoError(t, err)
-	}
-	find := func(databaseUp float64) int64 {
-		n, err := queries.New().SysJobsOfEndedSessions(t.Context(), pool, queries.SysJobsOfEndedSessionsParams{
-			SilentSeconds: 5, DeadAfterSeconds: process.DeadAfter.Seconds(), DatabaseUpSeconds: databaseUp,
-		})
-		require.NoError(t, err)
-		return n
-	}
-	require.Zero(t, find(1e9), "the database was started since")
-	require.EqualValues(t, 1, find(0))
-	for holder, want := range map[uuid.UUID]string{p.ID: "running", killed: "available", late: "running"} {
-		var state string
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT state FROM river.river_job WHERE id = $1`, held[holder]).Scan(&state))
-		require.Equal(t, want, state)
-	}
+	killed, late := b.known(t, 6*time.Second), b.known(t, time.Second)
+	b.exec(t, `UPDATE processes SET heartbeat_at = now() - interval '10 seconds' WHERE id = $1`, p.ID)
+	jobIDs, executions := b.held(t, p.ID, killed, late)
+
+	b.worker.TrustDatabaseUp(1_000_000 * time.Hour)
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"running", "running", "running"}, b.states(t, jobIDs), "the database was started since")
+	require.Empty(t, b.looks)
+
+	b.worker.TrustDatabaseUp(0)
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"running", "available", "running"}, b.states(t, jobIDs))
+	require.Equal(t, []process.Dead{{IDs: []uuid.UUID{killed}, Resumed: executions[1:2]}}, b.looks)
 	var isDead bool
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT heartbeat_at <= now() - interval '20 seconds' FROM processes WHERE id = $1`, killed).Scan(&isDead))
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT heartbeat_at <= now() - interval '20 seconds' FROM processes WHERE id = $1`, killed).Scan(&isDead))
 	require.True(t, isDead)
+}
+
+// What is found dead and what becomes of its work is one transaction: a look that
+// fails is made again.
+func TestDeathIsFoundAgainWhereTheLookFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.worker.TrustDatabaseUp(0)
+	killed := b.known(t, 6*time.Second)
+	jobIDs, _ := b.held(t, killed)
+	b.refusal = errors.New("the database is away")
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"running"}, b.states(t, jobIDs))
+	b.refusal = nil
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
+	require.Len(t, b.looks, 2)
+	require.Equal(t, b.looks[0], b.looks[1])
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Len(t, b.looks, 2, "it is known to be dead")
+}
+
+// Nobody looks while nobody dies; each death gives cause for a look at once, and a
+// process whose row is as old as it may be is looked after before that is removed.
+func TestLooks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	alive, old := b.known(t, 0), b.known(t, 61*time.Minute)
+	var knownThen bool
+	worker := process.New(b.pool, func(ctx context.Context, tx pgx.Tx, dead process.Dead) (int64, error) {
+		require.NoError(t, tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM processes WHERE id = $1)`, old).Scan(&knownThen))
+		return b.free(ctx, tx, dead)
+	})
+	looks := func() int {
+		before := len(b.looks)
+		require.NoError(t, worker.TakeBack(t.Context(), true))
+		return len(b.looks) - before
+	}
+	require.Equal(t, 1, looks(), "the first")
+	require.True(t, knownThen)
+	require.False(t, b.isKnown(t, old))
+	require.Zero(t, looks())
+	b.exec(t, `UPDATE processes SET heartbeat_at = clock_timestamp() - interval '20 seconds' WHERE id = $1`, alive)
+	require.Equal(t, 1, looks(), "it has died")
+	time.Sleep(20 * time.Millisecond)
+	for range 2 { // one that died while that look was made may cause another
+		looks()
+	}
+	require.Zero(t, looks())
+	worker.LookNow()
+	require.Equal(t, 1, looks(), "it is time")
+	require.Zero(t, looks())
 }

@@ -19,8 +19,7 @@ type taskExecution struct {
 }
 
 // Work goes on with an execution until it ends or waits. While another, living
-// process holds it the job comes back later: it is the safety net for that
-// process' death.
+// process holds it the job comes back later: that process may die.
 func (w *taskExecution) Work(ctx context.Context, job *river.Job[jobs.TaskExecution]) error {
 	return w.goOn(ctx, job.Args.TenantID, job.Args.ExecutionID)
 }

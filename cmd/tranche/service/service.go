@@ -17,6 +17,7 @@ import (
 
 	"tranche/internal/audit"
 	"tranche/internal/egress"
+	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/message"
 	"tranche/internal/postgres"
@@ -124,7 +125,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 		return nil, err
 	}
 	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
-	if s.process, err = process.Start(ctx, s.control, string(config.Role), config.Log); err != nil {
+	if s.process, err = process.Start(ctx, s.control, string(config.Role), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
 	}
 	if err := s.assemble(); err != nil {

@@ -90,6 +90,7 @@ type Service struct {
 	recording *turns
 	// calling bounds how many items run that may wait for what they call.
 	calling  *turns
+	crew     crew // that runs them
 	columns  knownColumns
 	circuits circuits
 	holdings holdings
@@ -100,7 +101,7 @@ func New(c Config) *Service {
 	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed),
+		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed), crew: make(crew),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

@@ -24,8 +24,8 @@ const (
 	// callingMax is how many items with effects run at a time in this process, until
 	// they are recorded. Most of the time they wait for what they call, those of a
 	// target that does not answer for long: a tenant by itself gets four fifths of
-	// the places, 640, and others find some.
-	callingMax   = 800
+	// the places, 1,000, and others find some.
+	callingMax   = 1250
 	callingGreed = 4
 	// lookAgainAfter is for how long items may begin by what was last looked up: a
 	// batch that is paused begins nothing after that.
@@ -185,7 +185,9 @@ func (r *chunkRun) mayBegin(ctx context.Context) bool {
 // start runs an item beside the others, which leaves its place when it is recorded:
 // what waits for the database begins no more calls.
 func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
-	r.running.Go(func() {
+	r.running.Add(1)
+	r.crew.start(func() {
+		defer r.running.Done()
 		defer leave()
 		holding := execution.Held
 		err := safely(func() (err error) {

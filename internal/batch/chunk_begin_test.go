@@ -31,8 +31,8 @@ type calling struct {
 }
 
 const (
-	callingItems = 750
-	callingMost  = 640 // at a time
+	callingItems = 1125
+	callingMost  = 1000 // at a time
 )
 
 // calls runs a test with items that are recorded when their first call was
@@ -63,7 +63,7 @@ func newCalling(t *testing.T, isRecorded bool) *calling {
 	b := &calling{target: o, isRecorded: isRecorded, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(callingItems)...)))}
 	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
 	b.runs = b.newRuns(t)
-	require.Len(t, b.runs, 3, "chunks")
+	require.Len(t, b.runs, 5, "chunks")
 	b.live(t)
 	return b
 }

@@ -23,7 +23,7 @@ const (
 	// rangeItems is how many recorded items without effects one job runs.
 	rangeItems      = chunkItemsMax
 	windowOfRanges  = 8 * rangeItems
-	windowOfEffects = 8 * chunkItemsOfEffects // of those recorded, one a job
+	windowOfEffects = 12 * chunkItemsOfEffects // of those recorded, one a job
 	// windowOfWaits is of items that may wait for hours, in which they hold nothing
 	// but their rows: those that wait must not keep others from beginning.
 	windowOfWaits = 20_000

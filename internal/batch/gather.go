@@ -25,10 +25,16 @@ const (
 	// groupRetryWait is the pause before another attempt while the database is
 	// away: what effects gave must not be lost for that.
 	groupRetryWait = 500 * time.Millisecond
+	// writersMax is how many statements of a batch there are at a time, and
+	// secondWriterAt how many items have to wait for more than one.
+	writersMax     = 2
+	secondWriterAt = 128
 )
 
 // gatherer hands the items of a batch that come at about the same time to one
-// statement: one writer a batch, which takes whatever has come meanwhile.
+// statement. A batch has a writer, which takes whatever has come meanwhile, and
+// while many wait a second one beside it: what takes a database a processor's time
+// leaves others idle.
 type gatherer[T sized] struct {
 	write  func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error
 	mu     sync.Mutex
@@ -59,6 +65,7 @@ func (it *chunkItem) size() int {
 type group[T sized] struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*arrival[T]
+	writers           int
 }
 
 type arrival[T sized] struct {
@@ -79,9 +86,12 @@ func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item
 	if waiting == nil {
 		waiting = &group[T]{tenantID: tenantID, batchID: batchID}
 		g.groups[batchID] = waiting
-		go g.serve(context.WithoutCancel(ctx), waiting)
 	}
 	waiting.waiting = append(waiting.waiting, a)
+	if waiting.writers == 0 || waiting.writers < writersMax && len(waiting.waiting) >= secondWriterAt {
+		waiting.writers++
+		go g.serve(context.WithoutCancel(ctx), waiting)
+	}
 	g.mu.Unlock()
 	select {
 	case err := <-a.done:
@@ -91,20 +101,21 @@ func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item
 	}
 }
 
-// serve writes what waits until nothing does.
+// serve writes what waits until nothing does, or little beside another writer.
 func (g *gatherer[T]) serve(ctx context.Context, waiting *group[T]) {
 	for {
 		time.Sleep(gatherTime)
 		g.mu.Lock()
 		taken := waiting.waiting
-		waiting.waiting = nil
-		if len(taken) == 0 {
-			delete(g.groups, waiting.batchID)
-		}
-		g.mu.Unlock()
-		if len(taken) == 0 {
+		if len(taken) == 0 || waiting.writers > 1 && len(taken) < secondWriterAt {
+			if waiting.writers--; waiting.writers == 0 {
+				delete(g.groups, waiting.batchID)
+			}
+			g.mu.Unlock()
 			return
 		}
+		waiting.waiting = nil
+		g.mu.Unlock()
 		for len(taken) > 0 {
 			n := fitting(taken)
 			g.writeAll(ctx, waiting, taken[:n])

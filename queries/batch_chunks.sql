@@ -181,12 +181,17 @@ RETURNING id;
 -- name: BatchChunkItemsRecord :one
 -- Makes items of chunks executions that have ended, and counts them, as long as
 -- their chunks are the caller's. One that is recorded already is not counted
--- again. The lock is as in BatchChunkItemsBegin; the row of the batch is locked
--- last. No row: nothing was recorded.
+-- again; one that is being recorded just now is an error when that is done. (ON
+-- CONFLICT would pass it over, and cost every item a third more.) The lock is as in
+-- BatchChunkItemsBegin; the row of the batch is locked last. No row: nothing was
+-- recorded.
 WITH chunk AS (
     SELECT c.token FROM batch_chunks c
     WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = ANY (@chunks::integer[]) AND c.token = ANY (@tokens::uuid[])
     FOR SHARE
+), recorded AS (
+    SELECT e.id FROM executions e
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = ANY (@ids::uuid[]) AND e.id >= @first_id::uuid AND e.id <= @last_id::uuid
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
@@ -205,8 +210,8 @@ WITH chunk AS (
             unnest(@tasks_failed::integer[]) AS tasks_failed, unnest(@tags::text[]) AS tags, unnest(@created_at::timestamptz[]) AS created_at,
             unnest(@started_at::timestamptz[]) AS started_at, unnest(@completed_at::timestamptz[]) AS completed_at
     ) AS item
-    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
-    ON CONFLICT DO NOTHING
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
+      AND item.chunk_token = ANY (ARRAY(SELECT token FROM chunk)) AND item.id <> ALL (ARRAY(SELECT id FROM recorded))
     RETURNING status, source_failed
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
@@ -215,8 +220,7 @@ WITH chunk AS (
         SELECT unnest(@ids::uuid[]) AS id, unnest(@chunk_tokens::uuid[]) AS chunk_token,
             unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result
     ) AS item
-    WHERE item.chunk_token = ANY (ARRAY(SELECT token FROM chunk))
-    ON CONFLICT DO NOTHING
+    WHERE item.chunk_token = ANY (ARRAY(SELECT token FROM chunk)) AND item.id <> ALL (ARRAY(SELECT id FROM recorded))
 ), counted AS (
     SELECT count(*) AS items, count(*) FILTER (WHERE status = 'completed') AS completed,
         count(*) FILTER (WHERE status = 'completed' AND source_failed) AS source_failed

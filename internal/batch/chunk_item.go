@@ -1,9 +1,11 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -84,6 +86,8 @@ func chunksOf(items []*chunkItem) (chunks []int32, tokens []uuid.UUID) {
 	return chunks, tokens
 }
 
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
 // beginItems makes executions that run of items of chunks.
 func (s *Service) beginItems(ctx context.Context, tenantID, batchID uuid.UUID, items []*chunkItem) error {
 	p := queries.BatchChunkItemsBeginParams{
@@ -146,6 +150,7 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		p.CreatedAt = append(p.CreatedAt, queries.CreatedAt(it.id))
 		p.Inputs = append(p.Inputs, it.row.Inputs[it.at])
 	}
+	p.FirstID, p.LastID = slices.MinFunc(p.Ids, compareIDs), slices.MaxFunc(p.Ids, compareIDs)
 	row, err := s.q.BatchChunkItemsRecord(ctx, s.Pool, p)
 	isRecorded := err == nil // now: else by an attempt before, by another, or by nobody
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

@@ -191,10 +191,10 @@ func TestIDsOfItemsAreKept(t *testing.T) {
 // ending is what a process that is taken for dead says of the first item of a
 // chunk which it holds under the token.
 func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkItemsRecordParams {
-	now := time.Now()
+	now, id := time.Now(), batch.ItemID(idsFrom, 0)
 	return queries.BatchChunkItemsRecordParams{
 		TenantID: b.tenantID, BatchID: b.id, Chunks: []int32{0}, Tokens: []uuid.UUID{token}, NewColumns: []string{},
-		Ids: []uuid.UUID{batch.ItemID(idsFrom, 0)}, ChunkTokens: []uuid.UUID{token}, ItemIndexes: []int32{0}, RowNumbers: []int32{0},
+		FirstID: id, LastID: id, Ids: []uuid.UUID{id}, ChunkTokens: []uuid.UUID{token}, ItemIndexes: []int32{0}, RowNumbers: []int32{0},
 		FileNames: []string{""}, BorrowerIds: []string{""}, Statuses: []string{"completed"}, SourceFailed: []bool{false},
 		StatusCodes: []int32{200}, TasksCompleted: []int32{1}, TasksFailed: []int32{0}, Tags: []string{"[]"},
 		CreatedAt: []time.Time{now}, StartedAt: []time.Time{now}, CompletedAt: []time.Time{now},
@@ -263,6 +263,34 @@ func TestRepeatedRecords(t *testing.T) {
 	require.Equal(t, [4]int{3, 1, 0, 0}, counts(b.record(t)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM execution_payloads"))
+}
+
+// One that is repeated while the first attempt is still under way fails when that
+// is done, and its repetition finds it recorded.
+func TestRecordsBesideEachOther(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = $1, ids_from = $2, holder_id = gen_random_uuid()", token, idsFrom)
+	require.NoError(t, err)
+	tx, err := b.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = queries.New().BatchChunkItemsRecord(t.Context(), tx, b.ending(token, idsFrom))
+	require.NoError(t, err)
+	b.group.Go(func() {
+		_, err := queries.New().BatchChunkItemsRecord(t.Context(), b.Pool, b.ending(token, idsFrom))
+		require.ErrorContains(t, err, "executions")
+	})
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, waitMax, tick)
+	require.NoError(t, tx.Commit(t.Context()))
+	b.group.Wait()
+	_, err = queries.New().BatchChunkItemsRecord(t.Context(), b.Pool, b.ending(token, idsFrom))
+	require.ErrorIs(t, err, pgx.ErrNoRows)
+	require.Equal(t, [4]int{3, 1, 0, 0}, counts(b.record(t)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions"))
 }
 
 // An item whose target is down waits in its chunk if nothing of it was answered;

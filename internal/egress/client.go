@@ -6,6 +6,7 @@ package egress
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -35,14 +35,6 @@ const (
 
 	// RedirectsMax is how many redirects a request can follow.
 	RedirectsMax = 3
-)
-
-// Limits of kept connections. They are closed before the 5 s after which
-// common servers close theirs, so that a request seldom meets a dying one.
-const (
-	idleTimeout        = 4 * time.Second
-	idleConnsMax       = 2048
-	idleConnsMaxByHost = 640
 )
 
 // Request is what to send.
@@ -74,31 +66,31 @@ type Response struct {
 // Client sends requests. It follows no redirects but those that a request asks
 // for, and uses no proxy. It is safe for concurrent use.
 type Client struct {
-	http *http.Client
+	http      *http.Client
+	transport *transport
 }
 
 // New returns a client that reaches public addresses and those that are open
 // by exception.
 func New(open Exceptions) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: guard(open)}
-	return &Client{http: &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  nil, // a proxy would connect where the guard does not see
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:    tlsTimeout,
-			MaxResponseHeaderBytes: responseHeadersMax,
-			ForceAttemptHTTP2:      true,
-			IdleConnTimeout:        idleTimeout,
-			MaxIdleConns:           idleConnsMax,
-			MaxIdleConnsPerHost:    idleConnsMaxByHost,
-		},
-		CheckRedirect: redirect,
+	// No proxy: it would connect where the guard does not see.
+	t := &transport{dial: dialer.DialContext, tls: &tls.Config{MinVersion: tls.VersionTLS12}, other: &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    tlsTimeout,
+		MaxResponseHeaderBytes: responseHeadersMax,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // what is packed is unpacked here
+		IdleConnTimeout:        idleTimeout,
+		MaxIdleConns:           idleConnsMax,
+		MaxIdleConnsPerHost:    idleConnsMaxByHost,
 	}}
+	return &Client{transport: t, http: &http.Client{Transport: t, CheckRedirect: redirect}}
 }
 
 // Close closes the connections that are kept for later requests.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.close() }
 
 // Do sends a request and reads the whole answer, of whatever status. An error
 // is an *Error, or the context's own when the caller cancelled.
@@ -110,25 +102,35 @@ func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	var connected atomic.Bool
-	traced := httptrace.WithClientTrace(bounded, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	traced = context.WithValue(traced, redirectsKey{}, min(req.Redirects, RedirectsMax))
-	httpRequest, err := build(traced, req)
+	p := &progress{redirects: min(req.Redirects, RedirectsMax)}
+	httpRequest, err := build(context.WithValue(bounded, progressKey{}, p), req)
 	if err != nil {
 		return nil, &Error{Reason: Malformed, cause: err}
 	}
 	response, err := c.exchange(httpRequest, req.ResponseBytesMax)
 	if err != nil {
-		err = classify(ctx, bounded, err, connected.Load())
+		err = classify(ctx, bounded, err, p.isConnected.Load())
 	}
 	if report, ok := ctx.Value(observerKey{}).(func(string, bool)); ok && ctx.Err() == nil {
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Refused {
-			report(httpRequest.URL.Host, connected.Load())
+			report(httpRequest.URL.Host, p.isConnected.Load())
 		}
 	}
 	return response, err
+}
+
+// progress is what the context of a request knows of it.
+type progress struct {
+	redirects   int // that may be followed
+	isConnected atomic.Bool
+}
+
+type progressKey struct{}
+
+// progressOf is that of a request which Do made.
+func progressOf(ctx context.Context) *progress {
+	p, _ := ctx.Value(progressKey{}).(*progress)
+	return p
 }
 
 type observerKey struct{}
@@ -170,6 +172,9 @@ func build(ctx context.Context, req Request) (*http.Request, error) {
 		}
 		r.Header[name] = values
 	}
+	if r.Method != http.MethodHead && r.Header.Get("Range") == "" {
+		r.Header.Set(headerAcceptEncoding, encodingGzip)
+	}
 	return r, nil
 }
 
@@ -195,7 +200,11 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
 		return nil, errTooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, bytesMax+1))
+	unpacked, err := unpack(answer)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(unpacked, bytesMax+1))
 	if err != nil {
 		return nil, err
 	}
@@ -203,4 +212,26 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 		return nil, errTooLarge
 	}
 	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: body}, nil
+}
+
+const (
+	headerAcceptEncoding  = "Accept-Encoding"
+	headerContentEncoding = "Content-Encoding"
+	encodingGzip          = "gzip"
+)
+
+// unpack returns the body of an answer as it was before it was packed on the way,
+// and removes from the headers what says that it was.
+func unpack(answer *http.Response) (io.Reader, error) {
+	isAsked := answer.Request.Header.Get(headerAcceptEncoding) != ""
+	if !isAsked || !strings.EqualFold(answer.Header.Get(headerContentEncoding), encodingGzip) {
+		return answer.Body, nil
+	}
+	answer.Header.Del(headerContentEncoding)
+	answer.Header.Del("Content-Length")
+	unpacked, err := gzip.NewReader(answer.Body)
+	if errors.Is(err, io.EOF) {
+		return answer.Body, nil // there is none
+	}
+	return unpacked, err
 }

@@ -173,8 +173,6 @@ func TestRebindingIsRefused(t *testing.T) {
 	t.Parallel()
 	port, connections := canary(t, "127.0.0.1:0")
 	client := New(nil)
-	transport, ok := client.http.Transport.(*http.Transport)
-	require.True(t, ok)
 	var lookups atomic.Int64
 	dialer := &net.Dialer{Control: guard(nil), Timeout: time.Second, Resolver: &net.Resolver{
 		PreferGo: true,
@@ -183,7 +181,7 @@ func TestRebindingIsRefused(t *testing.T) {
 			return answerEveryNameWith(netip.MustParseAddr("127.0.0.1")), nil
 		},
 	}}
-	transport.DialContext = dialer.DialContext
+	client.transport.dial = dialer.DialContext
 	_, err := client.Do(t.Context(), Request{Method: "GET", URL: "http://rebind.example.com:" + port + "/"})
 	requireReason(t, Refused, err)
 	require.Positive(t, lookups.Load())
@@ -340,8 +338,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for timeout, want := range map[time.Duration]Reason{TimeoutMax: "", 289 * time.Second: TimedOut, 0: TimedOut} {
 			synctest.Test(t, func(t *testing.T) {
 				client := New(nil)
-				transport, _ := client.http.Transport.(*http.Transport)
-				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				client.transport.dial = func(context.Context, string, string) (net.Conn, error) {
 					ours, theirs := net.Pipe()
 					go func() {
 						defer theirs.Close()

@@ -7,13 +7,10 @@ import (
 	"strings"
 )
 
-// redirectsKey finds in a request's context how many redirects it may follow.
-type redirectsKey struct{}
-
 // redirect decides about following one. The guard sees every connection, so
 // what is decided here is how often, and what goes along.
 func redirect(next *http.Request, via []*http.Request) error {
-	if most, _ := next.Context().Value(redirectsKey{}).(int); len(via) > most {
+	if len(via) > progressOf(next.Context()).redirects {
 		return http.ErrUseLastResponse
 	}
 	if err := CheckURL(next.URL); err != nil {
@@ -25,7 +22,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	}
 	for name := range next.Header {
 		switch strings.ToLower(name) {
-		case "accept", "accept-language", "content-type", "user-agent", "idempotency-key":
+		case "accept", "accept-encoding", "accept-language", "content-type", "user-agent", "idempotency-key":
 		default:
 			delete(next.Header, name)
 		}

@@ -15,9 +15,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Limits of one request.
@@ -159,8 +162,13 @@ func build(ctx context.Context, req Request) (*http.Request, error) {
 		return nil, err
 	}
 	for name, values := range req.Header {
-		if HeaderRefused(name) {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			return nil, errors.New("a header has no valid name")
+		case HeaderRefused(name):
 			return nil, fmt.Errorf("the header %s must not be set", http.CanonicalHeaderKey(name))
+		case slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }):
+			return nil, fmt.Errorf("the header %s has no valid value", http.CanonicalHeaderKey(name))
 		}
 		name = http.CanonicalHeaderKey(name)
 		if !idempotent(req.Method) && (name == "Idempotency-Key" || name == "X-Idempotency-Key") {
@@ -197,12 +205,12 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 		return nil, err
 	}
 	defer answer.Body.Close()
-	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
-		return nil, errTooLarge
-	}
 	unpacked, err := unpack(answer)
 	if err != nil {
 		return nil, err
+	}
+	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
+		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(unpacked, bytesMax+1))
 	if err != nil {
@@ -229,6 +237,7 @@ func unpack(answer *http.Response) (io.Reader, error) {
 	}
 	answer.Header.Del(headerContentEncoding)
 	answer.Header.Del("Content-Length")
+	answer.ContentLength = -1
 	unpacked, err := gzip.NewReader(answer.Body)
 	if errors.Is(err, io.EOF) {
 		return answer.Body, nil // there is none

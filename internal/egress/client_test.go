@@ -228,6 +228,10 @@ func TestMalformedRequestsAreNotSent(t *testing.T) {
 		_, err := client.Do(t.Context(), Request{Method: "GET", URL: "http://example.com/", Header: http.Header{header: {"x"}}})
 		requireReason(t, Malformed, err)
 	}
+	for _, header := range []http.Header{{"X A": {"x"}}, {"": {"x"}}, {"Authorization ": {"x"}}, {"X": {"a\r\nb: c"}}, {"X": {"a", "b\x00"}}} {
+		_, err := client.Do(t.Context(), Request{Method: "GET", URL: "http://example.com/", Header: header})
+		requireReason(t, Malformed, err)
+	}
 	_, err := client.Do(t.Context(), Request{Method: "BAD METHOD", URL: "http://example.com/"})
 	requireReason(t, Malformed, err)
 }
@@ -289,9 +293,12 @@ func TestAnswersAreBounded(t *testing.T) {
 			_, _ = io.WriteString(packed, "unpacked")
 			_ = packed.Close()
 		})
-		answer, err := client.Do(t.Context(), Request{Method: "GET", URL: server.URL})
+		// That it has more bytes when it is packed does not count.
+		answer, err := client.Do(t.Context(), Request{Method: "GET", URL: server.URL, ResponseBytesMax: 8})
 		require.NoError(t, err)
 		require.Equal(t, "unpacked", string(answer.Body))
+		_, err = client.Do(t.Context(), Request{Method: "GET", URL: server.URL, ResponseBytesMax: 7})
+		requireReason(t, TooLarge, err)
 	})
 	t.Run("endless headers", func(t *testing.T) {
 		t.Parallel()

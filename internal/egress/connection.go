@@ -3,10 +3,12 @@ package egress
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 )
@@ -17,6 +19,7 @@ const interimMax = 5
 var (
 	errHeadersTooLarge = errors.New("the headers of the answer are larger than allowed")
 	errInterim         = errors.New("too many interim answers")
+	errStatus          = errors.New("the status of the answer is none")
 )
 
 // connection is one over which requests are sent one after the other.
@@ -58,7 +61,7 @@ func (c *connection) Read(p []byte) (int, error) {
 // request's context closes the connection.
 func (c *connection) exchange(r *http.Request) (*http.Response, error) {
 	c.isAnswered, c.headersLeft = false, responseHeadersMax
-	stop := context.AfterFunc(r.Context(), func() { _ = c.conn.Close() })
+	stop := context.AfterFunc(r.Context(), c.close)
 	unsent := c.send(r)
 	answer, err := c.readAnswer(r) // also then: one to what the other side would not read may have come
 	if err != nil {
@@ -86,6 +89,9 @@ func (c *connection) send(r *http.Request) error {
 func (c *connection) readAnswer(r *http.Request) (*http.Response, error) {
 	for range interimMax + 1 {
 		answer, err := http.ReadResponse(c.in, r)
+		if err == nil && answer.StatusCode < http.StatusContinue {
+			return nil, errStatus
+		}
 		if err != nil || answer.StatusCode >= http.StatusOK || answer.StatusCode == http.StatusSwitchingProtocols {
 			return answer, err
 		}
@@ -94,14 +100,31 @@ func (c *connection) readAnswer(r *http.Request) (*http.Response, error) {
 }
 
 // isOpen reports whether the other side has neither closed the connection nor sent
-// what nobody asked for.
+// what nobody asked for, as far as has arrived.
 func (c *connection) isOpen() bool {
-	conn := c.conn
-	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = secured.NetConn()
+	if time.Since(c.idleSince) > idleTimeout {
+		return false
 	}
+	if secured, ok := c.conn.(*tls.Conn); ok { // which may hold what the socket no longer does
+		return isWaiting(secured.NetConn()) && c.holdsNothing()
+	}
+	return isWaiting(c.conn)
+}
+
+// holdsNothing reports whether a connection that is not waited for has nothing to
+// read.
+func (c *connection) holdsNothing() bool {
+	if err := c.conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return false
+	}
+	_, err := c.in.Peek(1)
+	return errors.Is(err, os.ErrDeadlineExceeded) && c.conn.SetReadDeadline(time.Time{}) == nil
+}
+
+// isWaiting reports whether a socket is open and has nothing to read.
+func isWaiting(conn net.Conn) bool {
 	socket, ok := conn.(syscall.Conn)
-	if !ok || time.Since(c.idleSince) > idleTimeout {
+	if !ok {
 		return false
 	}
 	raw, err := socket.SyscallConn()
@@ -115,6 +138,16 @@ func (c *connection) isOpen() bool {
 		return true
 	})
 	return err == nil && isSilent
+}
+
+// close closes the connection at once: the farewell of TLS would wait for a peer
+// that does not read.
+func (c *connection) close() {
+	conn := c.conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	_ = conn.Close()
 }
 
 // body is that of an answer.
@@ -142,7 +175,9 @@ func (b *body) Close() error {
 	}
 	b.connection = nil
 	if b.stop() && b.isRead && !b.isLast && c.in.Buffered() == 0 {
-		return c.transport.keep(c)
+		c.transport.keep(c)
+	} else {
+		c.close()
 	}
-	return c.conn.Close()
+	return nil
 }

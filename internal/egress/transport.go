@@ -23,8 +23,8 @@ const (
 	idleConnsMaxByHost = 1000
 )
 
-// sentWholeMax is the largest body that is sent before the answer is looked for:
-// the buffers of a connection take it even if the other side does not read.
+// sentWholeMax is how many bytes of a request are sent before the answer is looked
+// for: the buffers of a connection take them even if the other side does not read.
 const sentWholeMax = 16 << 10
 
 // transport sends small requests over HTTP/1.1 on the caller's goroutine, where
@@ -50,32 +50,13 @@ type transport struct {
 // connection just then.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	origin := r.URL.Scheme + "://" + r.URL.Host
-	isLarge := r.Body != nil && (r.ContentLength < 0 || r.ContentLength > sentWholeMax)
-	if isLarge || !isASCII(r.URL.Host) || t.choseHTTP2(origin) {
+	if !isSmall(r) || !isASCII(r.URL.Host) || t.choseHTTP2(origin) {
 		return t.leave(r)
 	}
-	for {
-		c := t.takeIdle(origin)
-		isNew := c == nil
-		if isNew {
-			conn, err := t.connect(r.Context(), r.URL)
-			if err != nil {
-				return nil, err
-			}
-			if conn == nil {
-				t.noteHTTP2(origin)
-				return t.leave(r)
-			}
-			c = newConnection(t, origin, conn)
-		}
-		progressOf(r.Context()).isConnected.Store(true)
-		answer, err := c.exchange(r)
-		if err == nil {
-			return answer, nil
-		}
-		_ = c.conn.Close()
-		if isNew || c.isAnswered || r.Context().Err() != nil || !idempotent(r.Method) {
-			return nil, err
+	if c := t.takeIdle(origin); c != nil {
+		answer, err := t.send(c, r)
+		if err == nil || c.isAnswered || r.Context().Err() != nil || !idempotent(r.Method) {
+			return answer, err
 		}
 		if r.GetBody != nil {
 			again := *r
@@ -85,6 +66,44 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r = &again
 		}
 	}
+	conn, err := t.connect(r.Context(), r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if conn == nil {
+		t.noteHTTP2(origin)
+		return t.leave(r)
+	}
+	return t.send(newConnection(t, origin, conn), r)
+}
+
+// send sends a request over a connection, unless its caller has gone.
+func (t *transport) send(c *connection, r *http.Request) (answer *http.Response, err error) {
+	progressOf(r.Context()).isConnected.Store(true)
+	if err = r.Context().Err(); err == nil {
+		answer, err = c.exchange(r)
+	}
+	if err != nil {
+		c.close()
+	}
+	return answer, err
+}
+
+// isSmall reports whether a request is sent whole.
+func isSmall(r *http.Request) bool {
+	size := len(r.URL.Path) + len(r.URL.RawQuery)
+	if r.Body != nil {
+		if r.ContentLength < 0 || r.ContentLength > sentWholeMax {
+			return false
+		}
+		size += int(r.ContentLength)
+	}
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	return size <= sentWholeMax
 }
 
 // leave leaves a request to net/http's transport.
@@ -146,7 +165,7 @@ func (t *transport) takeIdle(origin string) *connection {
 		if c == nil || c.isOpen() {
 			return c
 		}
-		_ = c.conn.Close()
+		c.close()
 	}
 }
 
@@ -158,18 +177,24 @@ func (t *transport) takeLast(origin string) *connection {
 		return nil
 	}
 	c := kept[len(kept)-1]
-	t.idle[origin] = slices.Delete(kept, len(kept)-1, len(kept))
 	t.kept--
+	if t.idle[origin] = slices.Delete(kept, len(kept)-1, len(kept)); len(kept) == 1 {
+		delete(t.idle, origin)
+	}
 	return c
 }
 
 // keep keeps a connection for later requests, or closes it.
-func (t *transport) keep(c *connection) error {
+func (t *transport) keep(c *connection) {
 	c.idleSince = time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.isClosed || t.kept >= idleConnsMax || len(t.idle[c.origin]) >= idleConnsMaxByHost {
-		return c.conn.Close()
+	if t.isClosed || len(t.idle[c.origin]) >= idleConnsMaxByHost {
+		c.close()
+		return
+	}
+	if t.kept >= idleConnsMax {
+		t.closeOldest()
 	}
 	if t.idle == nil {
 		t.idle = map[string][]*connection{}
@@ -180,7 +205,27 @@ func (t *transport) keep(c *connection) error {
 		t.isSwept = true
 		time.AfterFunc(idleTimeout, t.sweep)
 	}
-	return nil
+}
+
+// closeOldest closes the connection that nobody used for longest. The caller holds
+// the lock.
+func (t *transport) closeOldest() {
+	var oldest *connection
+	for _, kept := range t.idle {
+		if oldest == nil || kept[0].idleSince.Before(oldest.idleSince) {
+			oldest = kept[0]
+		}
+	}
+	oldest.close()
+	t.drop(oldest.origin, 1)
+}
+
+// drop forgets the first connections of an origin. The caller holds the lock.
+func (t *transport) drop(origin string, n int) {
+	t.kept -= n
+	if t.idle[origin] = slices.Delete(t.idle[origin], 0, n); len(t.idle[origin]) == 0 {
+		delete(t.idle, origin)
+	}
 }
 
 // sweep closes the connections that nobody used for long, and comes back while
@@ -200,12 +245,9 @@ func (t *transport) closeIdle(until time.Time) {
 	for origin, kept := range t.idle {
 		n := 0
 		for ; n < len(kept) && !kept[n].idleSince.After(until); n++ {
-			_ = kept[n].conn.Close()
+			kept[n].close()
 		}
-		t.kept -= n
-		if t.idle[origin] = slices.Delete(kept, 0, n); n == len(kept) {
-			delete(t.idle, origin)
-		}
+		t.drop(origin, n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -120,14 +121,20 @@ func TestConnectionsAreNotKept(t *testing.T) {
 		"another":        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok\r\n",
 		"switched":       "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
 		"to the end":     "HTTP/1.1 200 OK\r\n\r\nok",
+		"of no status":   "HTTP/1.1 099 None\r\nContent-Length: 45\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, client := raw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, answer) })
 			for range 2 {
-				got := get(t, client, url)
-				require.NotContains(t, string(got.Body), "forged")
+				got, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: url})
 				require.Zero(t, client.transport.keeps())
+				if name == "of no status" {
+					requireReason(t, Broken, err)
+					continue
+				}
+				require.NoError(t, err)
+				require.NotContains(t, string(got.Body), "forged")
 			}
 		})
 	}
@@ -185,7 +192,7 @@ func TestClosedConnectionsAreNoticed(t *testing.T) {
 			if c == nil {
 				return false
 			}
-			defer func() { _ = client.transport.keep(c) }()
+			defer client.transport.keep(c)
 			return !c.isOpen()
 		}, 10*time.Second, time.Millisecond)
 		require.EqualValues(t, i+1, accepted.Load())
@@ -231,6 +238,57 @@ func TestGetIsRepeatedOnce(t *testing.T) {
 	_, err = client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: []byte("pay")})
 	requireReason(t, Broken, err)
 	require.EqualValues(t, 4, requests.Load(), "a POST is sent once")
+
+	var group sync.WaitGroup // however many are kept
+	for range 10 {
+		group.Go(func() { get(t, client, url) })
+	}
+	group.Wait()
+	require.Positive(t, client.transport.keeps())
+	before := requests.Load()
+	_, err = client.Do(t.Context(), Request{Method: http.MethodDelete, URL: url})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, requests.Load()-before)
+}
+
+// Nothing is sent for a caller who has gone.
+func TestNothingIsSentForNobody(t *testing.T) {
+	t.Parallel()
+	var posts atomic.Int64
+	server, client := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			posts.Add(1)
+		}
+	})
+	for range 50 {
+		get(t, client, server.URL)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := client.Do(ctx, Request{Method: http.MethodPost, URL: server.URL, Body: []byte("pay")})
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Zero(t, posts.Load())
+}
+
+// Requests that the buffers of a connection might not take are not sent whole
+// before their answer is looked for.
+func TestSmallRequests(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		request Request
+		small   bool
+	}{
+		"plain":         {Request{URL: "http://example.com/"}, true},
+		"body":          {Request{URL: "http://example.com/", Body: make([]byte, sentWholeMax-100)}, true},
+		"large body":    {Request{URL: "http://example.com/", Body: make([]byte, sentWholeMax)}, false},
+		"large headers": {Request{URL: "http://example.com/", Header: http.Header{"X": {strings.Repeat("x", sentWholeMax)}}}, false},
+		"all together":  {Request{URL: "http://example.com/?" + strings.Repeat("x", sentWholeMax/3), Header: http.Header{"X": {strings.Repeat("x", sentWholeMax/3)}}, Body: make([]byte, sentWholeMax/3)}, false},
+	} {
+		c.request.Method = http.MethodPost
+		r, err := build(t.Context(), c.request)
+		require.NoError(t, err, name)
+		require.Equal(t, c.small, isSmall(r), name)
+	}
 }
 
 // Connections that nobody uses are closed after a while, and there are only so
@@ -255,13 +313,24 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	get(t, client, server.URL)
 	require.EqualValues(t, 3, n.Load(), "an old one is not used before it is swept either")
 
-	for range idleConnsMaxByHost + 5 {
+	for i := range 2*idleConnsMax + 1 {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-		require.NoError(t, tr.keep(newConnection(tr, "http://many.example", ours)))
+		tr.keep(newConnection(tr, fmt.Sprint("http://many.example:", i%2), ours))
 	}
-	require.Len(t, tr.idle["http://many.example"], idleConnsMaxByHost)
-	require.Nil(t, tr.takeIdle("http://many.example"), "what cannot be looked at is not used")
+	for origin, kept := range tr.idle {
+		require.LessOrEqual(t, len(kept), idleConnsMaxByHost, origin)
+	}
+	for i := range idleConnsMax {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+		tr.keep(newConnection(tr, fmt.Sprint("http://", i), ours))
+	}
+	require.Len(t, tr.idle, idleConnsMax, "the newest are kept")
+	require.Equal(t, idleConnsMax, tr.keeps())
+	require.Nil(t, tr.takeIdle("http://1"), "what cannot be looked at is not used")
+	require.Len(t, tr.idle, idleConnsMax-1)
+	require.Equal(t, tr.keeps(), tr.kept)
 }
 
 // The answer of many requests at the same time is each one's own, also while the
@@ -354,6 +423,78 @@ func TestTLS(t *testing.T) {
 			_, err := other.Do(t.Context(), Request{Method: http.MethodGet, URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)})
 			requireReason(t, Unreachable, err) // the certificate is for other names
 		})
+	}
+}
+
+// corked keeps what is written until it sends all of it together.
+type corked struct {
+	net.Conn
+	mu     sync.Mutex
+	isOpen bool
+	kept   []byte
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isOpen {
+		return c.Conn.Write(p)
+	}
+	c.kept = append(c.kept, p...)
+	return len(p), nil
+}
+
+func (c *corked) open(isOpen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isOpen = isOpen; isOpen {
+		_, _ = c.Conn.Write(c.kept)
+		c.kept = nil
+	}
+}
+
+// What TLS has read from the socket and nobody has asked for is no answer to the
+// next request either.
+func TestUnaskedAnswersOverTLSAreNotTaken(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS() // for its certificate
+	t.Cleanup(server.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				cork := &corked{Conn: conn, isOpen: true}
+				secured := tls.Server(cork, &tls.Config{Certificates: server.TLS.Certificates})
+				in := bufio.NewReader(secured)
+				for {
+					if _, err := http.ReadRequest(in); err != nil {
+						return
+					}
+					cork.open(false)
+					for _, record := range []string{"ok", "forged"} {
+						_, _ = fmt.Fprintf(secured, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(record), record)
+					}
+					cork.open(true)
+				}
+			}()
+		}
+	}()
+	open, err := ParseAllow(listener.Addr().String())
+	require.NoError(t, err)
+	client := New(open)
+	t.Cleanup(client.Close)
+	client.transport.tls.RootCAs = x509.NewCertPool()
+	client.transport.tls.RootCAs.AddCert(server.Certificate())
+	for range 5 {
+		require.Equal(t, "ok", string(get(t, client, "https://"+listener.Addr().String()).Body))
 	}
 }
 

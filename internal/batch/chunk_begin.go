@@ -24,8 +24,8 @@ const (
 	// callingMax is how many items with effects run at a time in this process, until
 	// they are recorded. Most of the time they wait for what they call, those of a
 	// target that does not answer for long: a tenant by itself gets four fifths of
-	// the places, 1,000, and others find some.
-	callingMax   = 1250
+	// the places, 800, and others find some.
+	callingMax   = 1000
 	callingGreed = 4
 	// lookAgainAfter is for how long items may begin by what was last looked up: a
 	// batch that is paused begins nothing after that.

@@ -32,7 +32,7 @@ type calling struct {
 
 const (
 	callingItems = 1125
-	callingMost  = 1000 // at a time
+	callingMost  = 800 // at a time
 )
 
 // calls runs a test with items that are recorded when their first call was

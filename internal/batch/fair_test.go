@@ -66,7 +66,7 @@ func TestHangingTargetHoldsUpNobodyElse(t *testing.T) {
 	hanging.gate = make(chan struct{})
 	publish(t, slow, hanging.chain("chain"))
 	publish(t, quick, answering.chain("chain"))
-	const items, most = 1200, 1000
+	const items, most = 1000, 800
 	id := start(t, slow, "chain", ids(many(items)...))
 	require.Eventually(t, func() bool { return hanging.count() == most }, waitMax, tick)
 

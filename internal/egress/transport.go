@@ -20,7 +20,7 @@ import (
 const (
 	idleTimeout        = 4 * time.Second
 	idleConnsMax       = 2048
-	idleConnsMaxByHost = 1000
+	idleConnsMaxByHost = 800
 )
 
 // sentWholeMax is how many bytes of a request are sent before the answer is looked

@@ -13,17 +13,18 @@ import (
 // ticksPerSecond is the unit of /proc/PID/stat, on every Linux.
 const ticksPerSecond = 100
 
-// processorTime is what a process has taken so far. Only Linux tells.
+// processorTime is what a process has taken so far, with its children that have
+// ended. Only Linux tells.
 func processorTime(pid int) (took time.Duration, parent int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}
 	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
-	const parentField, user, system = 1, 11, 12
+	const parentField, user, system, childrenUser, childrenSystem = 1, 11, 12, 13, 14
 	fields := strings.Fields(rest)
-	var numbers [3]int
-	for i, field := range []int{parentField, user, system} {
+	var numbers [5]int
+	for i, field := range []int{parentField, user, system, childrenUser, childrenSystem} {
 		if field >= len(fields) {
 			return 0, 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
 		}
@@ -31,7 +32,8 @@ func processorTime(pid int) (took time.Duration, parent int, err error) {
 			return 0, 0, err
 		}
 	}
-	return time.Duration(numbers[1]+numbers[2]) * time.Second / ticksPerSecond, numbers[0], nil
+	ticks := numbers[1] + numbers[2] + numbers[3] + numbers[4]
+	return time.Duration(ticks) * time.Second / ticksPerSecond, numbers[0], nil
 }
 
 // cpu is the processor time of the service.
@@ -40,8 +42,8 @@ func (s *service) cpu() (time.Duration, error) {
 	return took, err
 }
 
-// cpu is the processor time of the server's processes that live: those whose
-// parent is that of the one that answers.
+// cpu is the processor time of the server's processes, those that live and those
+// that have ended: their parent is that of the one that answers.
 func (d *database) cpu(ctx context.Context) (time.Duration, error) {
 	var backend int
 	if err := d.own.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {

@@ -1,8 +1,8 @@
 -- name: SysExecutionInsert :many
 -- Records executions with their payloads, and a job for those that name its
 -- arguments, and wakes the workers. An execution has a row, and another for its
--- job if it has one; none if its workflow is not active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
--- stand for null.
+-- job if it has one; none if its workflow is not active, or gone. Empty texts, the
+-- nil UUID, the status code 0 and the year 1 stand for null.
 WITH request AS (
     SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
         r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,

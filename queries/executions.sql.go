@@ -677,8 +677,8 @@ type SysExecutionInsertRow struct {
 
 // Records executions with their payloads, and a job for those that name its
 // arguments, and wakes the workers. An execution has a row, and another for its
-// job if it has one; none if its workflow is not active, or gone. Empty texts, the nil UUID, the status code 0 and the year 1
-// stand for null.
+// job if it has one; none if its workflow is not active, or gone. Empty texts, the
+// nil UUID, the status code 0 and the year 1 stand for null.
 func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecutionInsertParams) ([]SysExecutionInsertRow, error) {
 	rows, err := db.Query(ctx, sysExecutionInsert,
 		arg.Ids,

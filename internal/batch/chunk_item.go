@@ -86,8 +86,6 @@ func chunksOf(items []*chunkItem) (chunks []int32, tokens []uuid.UUID) {
 	return chunks, tokens
 }
 
-func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
-
 // beginItems makes executions that run of items of chunks.
 func (s *Service) beginItems(ctx context.Context, tenantID, batchID uuid.UUID, items []*chunkItem) error {
 	p := queries.BatchChunkItemsBeginParams{
@@ -169,3 +167,5 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 	}
 	return nil
 }
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

@@ -107,10 +107,13 @@ func (b *bench) spent(ctx context.Context) (s spent, err error) {
 // and of the server in microseconds, and bytes of WAL.
 func (b *bench) addSpent(ctx context.Context, before spent, n int, service, server, wal measure) error {
 	after, err := b.spent(ctx)
+	if err != nil {
+		return err
+	}
 	b.add(service, microseconds(after.service-before.service)/float64(n))
 	b.add(server, microseconds(after.server-before.server)/float64(n))
 	b.add(wal, (after.wal-before.wal)/float64(n))
-	return err
+	return nil
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -30,12 +30,12 @@ const sentWholeMax = 16 << 10
 // transport sends small requests over HTTP/1.1 on the caller's goroutine, where
 // net/http's has two goroutines more for each connection: half of what a call
 // costs, and a batch makes a million. What goes over the wire is written and read
-// by net/http; the connections are kept here. HTTP/2, large bodies and names that
+// by net/http; the connections are kept here. HTTP/2, large requests and names that
 // are not ASCII are left to net/http's transport.
 type transport struct {
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
-	tls   *tls.Config
-	other *http.Transport
+	tls   *tls.Config     // not other's, which completes its own when it is first used
+	other *http.Transport // for what is left to it
 
 	mu       sync.Mutex
 	idle     map[string][]*connection // by origin, the one that was used last at the end

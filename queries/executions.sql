@@ -1,3 +1,23 @@
+-- name: ExecutionInsert :execrows
+-- Records one execution without a job as SysExecutionInsert does; no row if its
+-- workflow is not active, or gone. It takes the server half the time of the
+-- statement for many.
+WITH execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
+        billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
+    SELECT @id, @tenant_id, @workflow_id, w.alias, w.version, w.type, @principal_id, NULLIF(@billable_id::text, ''), NULLIF(@borrower_id::text, ''),
+        @tags, @is_test, NULLIF(@rescore_of::uuid, '00000000-0000-0000-0000-000000000000'), @status::text, @status::text = 'completed', @source_failed,
+        NULLIF(@status_code::integer, 0), @tasks_completed, @tasks_failed, @created_at, NULLIF(@started_at::timestamptz, '0001-01-01 00:00:00Z'),
+        NULLIF(@completed_at::timestamptz, '0001-01-01 00:00:00Z'), NULLIF(@deadline_at::timestamptz, '0001-01-01 00:00:00Z'),
+        NULLIF(@lease_token::uuid, '00000000-0000-0000-0000-000000000000'),
+        NULLIF(@lease_process_id::uuid, '00000000-0000-0000-0000-000000000000')
+    FROM workflows w WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active'
+    RETURNING executions.id
+)
+INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+SELECT execution.id, @tenant_id, @input, sqlc.narg('state')::json, sqlc.narg('result')::json FROM execution;
+
 -- name: SysExecutionInsert :many
 -- Records executions with their payloads, and a job for those that name its
 -- arguments, and wakes the workers. An execution has a row, and another for its

@@ -351,6 +351,85 @@ func (q *Queries) ExecutionGetStatus(ctx context.Context, db DBTX, arg Execution
 	return i, err
 }
 
+const executionInsert = `-- name: ExecutionInsert :execrows
+WITH execution AS (
+    INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
+        billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
+        tasks_completed, tasks_failed, created_at, started_at, completed_at, deadline_at, lease_token, lease_process_id)
+    SELECT $5, $1, $6, w.alias, w.version, w.type, $7, NULLIF($8::text, ''), NULLIF($9::text, ''),
+        $10, $11, NULLIF($12::uuid, '00000000-0000-0000-0000-000000000000'), $13::text, $13::text = 'completed', $14,
+        NULLIF($15::integer, 0), $16, $17, $18, NULLIF($19::timestamptz, '0001-01-01 00:00:00Z'),
+        NULLIF($20::timestamptz, '0001-01-01 00:00:00Z'), NULLIF($21::timestamptz, '0001-01-01 00:00:00Z'),
+        NULLIF($22::uuid, '00000000-0000-0000-0000-000000000000'),
+        NULLIF($23::uuid, '00000000-0000-0000-0000-000000000000')
+    FROM workflows w WHERE w.tenant_id = $1 AND w.id = $6 AND w.status = 'active'
+    RETURNING executions.id
+)
+INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
+SELECT execution.id, $1, $2, $3::json, $4::json FROM execution
+`
+
+type ExecutionInsertParams struct {
+	TenantID       uuid.UUID
+	Input          []byte
+	State          []byte
+	Result         []byte
+	ID             uuid.UUID
+	WorkflowID     uuid.UUID
+	PrincipalID    string
+	BillableID     string
+	BorrowerID     string
+	Tags           []string
+	IsTest         bool
+	RescoreOf      uuid.UUID
+	Status         string
+	SourceFailed   bool
+	StatusCode     int32
+	TasksCompleted int32
+	TasksFailed    int32
+	CreatedAt      time.Time
+	StartedAt      time.Time
+	CompletedAt    time.Time
+	DeadlineAt     time.Time
+	LeaseToken     uuid.UUID
+	LeaseProcessID uuid.UUID
+}
+
+// Records one execution without a job as SysExecutionInsert does; no row if its
+// workflow is not active, or gone. It takes the server half the time of the
+// statement for many.
+func (q *Queries) ExecutionInsert(ctx context.Context, db DBTX, arg ExecutionInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, executionInsert,
+		arg.TenantID,
+		arg.Input,
+		arg.State,
+		arg.Result,
+		arg.ID,
+		arg.WorkflowID,
+		arg.PrincipalID,
+		arg.BillableID,
+		arg.BorrowerID,
+		arg.Tags,
+		arg.IsTest,
+		arg.RescoreOf,
+		arg.Status,
+		arg.SourceFailed,
+		arg.StatusCode,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.CreatedAt,
+		arg.StartedAt,
+		arg.CompletedAt,
+		arg.DeadlineAt,
+		arg.LeaseToken,
+		arg.LeaseProcessID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const executionLease = `-- name: ExecutionLease :one
 UPDATE executions e SET
     status = 'running',

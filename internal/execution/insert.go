@@ -58,6 +58,10 @@ func (e *newExecution) bytes() int { return len(e.Input) + len(e.State) + len(e.
 // insertAll records executions in one statement, those whose workflow is active:
 // it returns which.
 func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution) ([]bool, error) {
+	if len(executions) == 1 && !executions[0].HasJob {
+		isInserted, err := executions[0].insert(ctx, db)
+		return []bool{isInserted}, err
+	}
 	params := queries.SysExecutionInsertParams{
 		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
 		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
@@ -80,6 +84,22 @@ func insertAll(ctx context.Context, db queries.DBTX, executions []*newExecution)
 		results[i] = isInserted[e.ID]
 	}
 	return results, nil
+}
+
+// insert records one execution without a job, if its workflow is active.
+func (e *newExecution) insert(ctx context.Context, db queries.DBTX) (isInserted bool, err error) {
+	rows, err := queries.New().ExecutionInsert(ctx, db, queries.ExecutionInsertParams{
+		ID: e.ID, TenantID: e.TenantID, WorkflowID: e.WorkflowID, PrincipalID: e.PrincipalID, BillableID: e.BillableID,
+		BorrowerID: e.BorrowerID, Tags: orEmpty(e.Tags), IsTest: e.IsTest, RescoreOf: e.RescoreOf, Status: string(e.Status),
+		SourceFailed: e.SourceFailed, StatusCode: int32(e.StatusCode),
+		TasksCompleted: int32(e.TasksCompleted), TasksFailed: int32(e.TasksFailed),
+		CreatedAt: queries.CreatedAt(e.ID), StartedAt: e.StartedAt, CompletedAt: e.CompletedAt, DeadlineAt: e.DeadlineAt,
+		LeaseToken: e.LeaseToken, LeaseProcessID: e.LeaseProcessID, Input: e.Input, State: e.State, Result: e.Result,
+	})
+	if err != nil {
+		return false, fmt.Errorf("insert an execution: %w", err)
+	}
+	return rows == 1, nil
 }
 
 // addTo appends the execution's values to those of others.

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/engine"
 	"tranche/internal/pgtest"
 	"tranche/internal/postgres"
+	"tranche/queries"
 )
 
 // What shares a statement is told apart by tenant and by lease.
@@ -53,6 +55,51 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.Equal(t, `completed t {"a \"b\""} {"n":1.10}`, text)
 }
 
+// One that is recorded alone is recorded as beside others.
+func TestOneIsRecordedAsMany(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Tx(t)
+	tenant := pgtest.Tenant(t, db).ID
+	workflow, draft := pgtest.PublishedWorkflow(t, db, tenant).ID, pgtest.Workflow(t, db, tenant).ID
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	least := newExecution{TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`)}
+	most := newExecution{
+		TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", BillableID: "b", BorrowerID: "p", Tags: []string{`a "b"`, "c"}, IsTest: true,
+		RescoreOf: pgtest.NewID(t), Status: engine.StatusCompleted, Input: []byte(`{"n": 1.10}`), State: []byte(`{"s":1}`), Result: []byte(`{"r":[]}`),
+		StartedAt: at, DeadlineAt: at.Add(time.Second), CompletedAt: at.Add(time.Minute), LeaseToken: uuid.New(), LeaseProcessID: uuid.New(),
+		SourceFailed: true, StatusCode: 502, TasksCompleted: 3, TasksFailed: 2,
+	}
+	inactive := least
+	inactive.WorkflowID = draft
+	for _, e := range []newExecution{least, most, inactive} {
+		one, beside, other := e, e, least
+		one.ID, beside.ID, other.ID = pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t)
+		alone, err := insertAll(t.Context(), db, []*newExecution{&one})
+		require.NoError(t, err)
+		together, err := insertAll(t.Context(), db, []*newExecution{&beside, &other})
+		require.NoError(t, err)
+		require.Equal(t, together[:1], alone)
+		require.Equal(t, e.WorkflowID == workflow, alone[0])
+		require.Equal(t, recorded(t, db, beside.ID), recorded(t, db, one.ID))
+	}
+}
+
+// recorded is all that is recorded of an execution, but what follows from its id.
+func recorded(t *testing.T, db queries.DBTX, id uuid.UUID) (texts []string) {
+	t.Helper()
+	for _, query := range []string{
+		"SELECT to_jsonb(e) - 'id' - 'created_at' FROM executions e WHERE id = $1 AND created_at BETWEEN now() - interval '1 hour' AND clock_timestamp()",
+		"SELECT concat_ws(' ', tenant_id, input, coalesce(state::text, 'no state'), coalesce(result::text, 'no result')) FROM execution_payloads WHERE execution_id = $1",
+	} {
+		rows, err := db.Query(t.Context(), query, id)
+		require.NoError(t, err)
+		more, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		texts = append(texts, more...)
+	}
+	return texts
+}
+
 // Planning a statement over partitions takes longer than all else that an
 // execution asks of the database. After five plans of its own for what was
 // asked, PostgreSQL keeps a general one if that does not look dearer.
@@ -76,6 +123,7 @@ func TestPlansAreKept(t *testing.T) {
 	}
 	insert(500) // as of a partition without statistics, as a new one is
 	for range 8 {
+		insert(2)
 		id := insert(1)[0].ID
 		_, err = readAll(ctx, pool, []reference{{tenant, id}})
 		require.NoError(t, err)
@@ -86,7 +134,7 @@ func TestPlansAreKept(t *testing.T) {
 	}
 	var statements, anew int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE custom_plans > 5)
-		FROM pg_prepared_statements WHERE statement ~ 'name: SysExecution(Insert|ListForRun|Finish)'`).Scan(&statements, &anew))
-	require.Equal(t, 3, statements)
+		FROM pg_prepared_statements WHERE statement ~ 'name: (ExecutionInsert|SysExecution(Insert|ListForRun|Finish))'`).Scan(&statements, &anew))
+	require.Equal(t, 4, statements)
 	require.Zero(t, anew)
 }

@@ -91,7 +91,7 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetInput(ctx, s.config.Pool, queries.ExecutionGetInputParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetInput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetInputParams{TenantID: principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -111,7 +111,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		return nil, err
 	}
 	p := principal(ctx)
-	row, err := queries.New().ExecutionGetState(ctx, s.config.Pool, queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
+	row, err := queries.New().ExecutionGetState(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}

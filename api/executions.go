@@ -82,7 +82,7 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetOutput(ctx, s.config.Pool, queries.ExecutionGetOutputParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetOutput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetOutputParams{TenantID: principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -112,7 +112,7 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetStatus(ctx, s.config.Pool, queries.ExecutionGetStatusParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetStatus(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStatusParams{TenantID: principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}

@@ -111,6 +111,21 @@ WITH held AS (
 )
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
 
+-- name: ExecutionFinish :execrows
+-- Ends one execution as SysExecutionFinish does, in less than half the time if it
+-- runs InMonth.
+WITH ended AS (
+    UPDATE executions e SET
+        status = @status::text, is_success = @status::text = 'completed', source_failed = @source_failed,
+        status_code = @status_code::integer, tasks_completed = @tasks_completed, tasks_failed = @tasks_failed,
+        started_at = COALESCE(e.started_at, @started_at::timestamptz), deadline_at = COALESCE(e.deadline_at, @deadline_at::timestamptz),
+        completed_at = @completed_at::timestamptz, lease_token = NULL, lease_process_id = NULL, tags = @tags
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.attempt = @attempt AND e.completed_at IS NULL
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF(@lease_token::uuid, '00000000-0000-0000-0000-000000000000')
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = sqlc.narg('state')::json, result = @result::json FROM ended WHERE p.execution_id = ended.id;
+
 -- name: SysExecutionFinish :many
 -- Ends executions, each of them only once. One without a lease (the nil UUID) is
 -- pending until then, in the same attempt. No row: it is not the caller's to end.
@@ -205,7 +220,7 @@ FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- name: SysExecutionPartitionsMake :exec
-SELECT execution_partitions_make(@months_ahead);
+SELECT execution_partitions_provide(@months_ahead);
 
 -- name: ExecutionExists :one
 SELECT EXISTS (SELECT 1 FROM executions WHERE tenant_id = @tenant_id AND id = @id);

@@ -100,6 +100,64 @@ func (q *Queries) ExecutionExists(ctx context.Context, db DBTX, arg ExecutionExi
 	return exists, err
 }
 
+const executionFinish = `-- name: ExecutionFinish :execrows
+WITH ended AS (
+    UPDATE executions e SET
+        status = $3::text, is_success = $3::text = 'completed', source_failed = $4,
+        status_code = $5::integer, tasks_completed = $6, tasks_failed = $7,
+        started_at = COALESCE(e.started_at, $8::timestamptz), deadline_at = COALESCE(e.deadline_at, $9::timestamptz),
+        completed_at = $10::timestamptz, lease_token = NULL, lease_process_id = NULL, tags = $11
+    WHERE e.tenant_id IS NOT DISTINCT FROM $12::uuid AND e.id = $13 AND e.attempt = $14 AND e.completed_at IS NULL
+      AND e.lease_token IS NOT DISTINCT FROM NULLIF($15::uuid, '00000000-0000-0000-0000-000000000000')
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = $1::json, result = $2::json FROM ended WHERE p.execution_id = ended.id
+`
+
+type ExecutionFinishParams struct {
+	State          []byte
+	Result         []byte
+	Status         string
+	SourceFailed   bool
+	StatusCode     int32
+	TasksCompleted int32
+	TasksFailed    int32
+	StartedAt      time.Time
+	DeadlineAt     time.Time
+	CompletedAt    time.Time
+	Tags           []string
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+	Attempt        int32
+	LeaseToken     uuid.UUID
+}
+
+// Ends one execution as SysExecutionFinish does, in less than half the time if it
+// runs InMonth.
+func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFinishParams) (int64, error) {
+	result, err := db.Exec(ctx, executionFinish,
+		arg.State,
+		arg.Result,
+		arg.Status,
+		arg.SourceFailed,
+		arg.StatusCode,
+		arg.TasksCompleted,
+		arg.TasksFailed,
+		arg.StartedAt,
+		arg.DeadlineAt,
+		arg.CompletedAt,
+		arg.Tags,
+		arg.TenantID,
+		arg.ID,
+		arg.Attempt,
+		arg.LeaseToken,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const executionGet = `-- name: ExecutionGet :one
 SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
@@ -976,7 +1034,7 @@ func (q *Queries) SysExecutionPartitionsDrop(ctx context.Context, db DBTX, month
 }
 
 const sysExecutionPartitionsMake = `-- name: SysExecutionPartitionsMake :exec
-SELECT execution_partitions_make($1)
+SELECT execution_partitions_provide($1)
 `
 
 func (q *Queries) SysExecutionPartitionsMake(ctx context.Context, db DBTX, monthsAhead int32) error {

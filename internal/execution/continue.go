@@ -143,7 +143,7 @@ func lost(err error) (Holding, error) {
 // to go on. pgx.ErrNoRows: somebody else holds it or has ended it.
 func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan) (*run, error) {
 	now, r := s.Clock(), &run{service: s, tenantID: tenantID, id: id, token: uuid.New()}
-	row, err := queries.New().ExecutionLease(ctx, s.Pool, queries.ExecutionLeaseParams{
+	row, err := queries.New().ExecutionLease(ctx, queries.InMonth(s.Pool, id), queries.ExecutionLeaseParams{
 		TenantID: tenantID, ID: id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
 		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})

@@ -65,7 +65,7 @@ func (r *run) checkpoint(ctx context.Context, state *engine.State) error {
 		return err
 	}
 	return r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return queries.New().ExecutionCheckpoint(ctx, r.service.Pool, params)
+		return queries.New().ExecutionCheckpoint(ctx, queries.InMonth(r.service.Pool, r.id), params)
 	})
 }
 
@@ -178,7 +178,7 @@ func (r *run) letGo(ctx context.Context) error {
 		if r.recorded != nil {
 			return r.release(ctx, time.Time{}, nil)
 		}
-		return queries.New().ExecutionLetGo(ctx, r.service.Pool, queries.ExecutionLetGoParams(r.lease()))
+		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams(r.lease()))
 	})
 }
 

@@ -17,6 +17,10 @@ func (f *Finished) bytes() int { return len(f.State) + len(f.ResultText) }
 // finishAll writes the ends of recorded executions in one statement. It returns 1 for
 // each, or 0 where another was faster or has taken it over.
 func finishAll(ctx context.Context, db queries.DBTX, ends []*Finished) ([]int64, error) {
+	if len(ends) == 1 {
+		rows, err := ends[0].write(ctx, db)
+		return []int64{rows}, err
+	}
 	var params queries.SysExecutionFinishParams
 	for _, f := range ends {
 		if err := f.addTo(&params); err != nil {
@@ -36,6 +40,21 @@ func finishAll(ctx context.Context, db queries.DBTX, ends []*Finished) ([]int64,
 		results[i] = rows[queries.SysExecutionFinishRow{ExecutionID: f.ID, LeaseToken: f.LeaseToken}]
 	}
 	return results, nil
+}
+
+// write writes the end of one recorded execution.
+func (f *Finished) write(ctx context.Context, db queries.DBTX) (rows int64, err error) {
+	rows, err = queries.New().ExecutionFinish(ctx, queries.InMonth(db, f.ID), queries.ExecutionFinishParams{
+		TenantID: f.TenantID, ID: f.ID, Attempt: int32(f.Attempt), LeaseToken: f.LeaseToken, Status: string(f.Outcome.Status),
+		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode),
+		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed),
+		StartedAt: f.StartedAt, DeadlineAt: f.DeadlineAt, CompletedAt: f.At,
+		Tags: orEmpty(f.Tags), State: f.State, Result: f.ResultText,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("end an execution: %w", err)
+	}
+	return rows, nil
 }
 
 // addTo appends the end's values to those of others.

@@ -49,6 +49,17 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0, 0, 0, 0}, won, "once")
 
+	lone := pgtest.NewID(t)
+	_, err = insertAll(t.Context(), db, []*newExecution{row(lone, token)})
+	require.NoError(t, err)
+	later := end(own, lone, token)
+	later.Attempt = 2
+	for i, f := range []*Finished{end(own, lone, uuid.New()), end(foreign, lone, token), end(own, lone, uuid.Nil), later, end(own, lone, token), end(own, lone, token)} {
+		won, err = finishAll(t.Context(), db, []*Finished{f})
+		require.NoError(t, err)
+		require.Equal(t, i == 4, won[0] == 1, "alone too: %d", i)
+	}
+
 	var text string
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT concat_ws(' ', e.status, e.is_success, e.tags, p.result)
 		FROM executions e JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = $1`, leased).Scan(&text))
@@ -122,19 +133,21 @@ func TestPlansAreKept(t *testing.T) {
 		return rows
 	}
 	insert(500) // as of a partition without statistics, as a new one is
+	end := func(id uuid.UUID) *Finished {
+		return &Finished{TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`)}
+	}
 	for range 8 {
-		insert(2)
-		id := insert(1)[0].ID
+		id, two := insert(1)[0].ID, insert(2)
 		_, err = readAll(ctx, pool, []reference{{tenant, id}})
 		require.NoError(t, err)
-		_, err = finishAll(ctx, pool, []*Finished{{
-			TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`),
-		}})
-		require.NoError(t, err)
+		for _, ends := range [][]*Finished{{end(id)}, {end(two[0].ID), end(two[1].ID)}} {
+			_, err = finishAll(ctx, pool, ends)
+			require.NoError(t, err)
+		}
 	}
 	var statements, anew int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE custom_plans > 5)
-		FROM pg_prepared_statements WHERE statement ~ 'name: (ExecutionInsert|SysExecution(Insert|ListForRun|Finish))'`).Scan(&statements, &anew))
-	require.Equal(t, 4, statements)
+		FROM pg_prepared_statements WHERE statement ~ 'name: (Execution(Insert|Finish)|SysExecution(Insert|ListForRun|Finish))'`).Scan(&statements, &anew))
+	require.Equal(t, 5, statements)
 	require.Zero(t, anew)
 }

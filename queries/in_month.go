@@ -1,0 +1,72 @@
+package queries
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// InMonth returns db for statements about one execution, whose id it takes: they
+// run on the partitions of the month in which it was made. Through their parents
+// a statement that changes a row opens the tables and indexes of all months, one
+// that reads it is planned anew each time, and both take longer than the row.
+//
+// It is for Exec and QueryRow and not for transactions: of an id whose month has
+// no partition of its own, as one that nobody has given, the statement runs through
+// the parents after it has failed.
+func InMonth(db DBTX, id uuid.UUID) DBTX {
+	month := CreatedAt(id).Format("_200601")
+	return inMonth{DBTX: db, tables: strings.NewReplacer(
+		" executions ", " executions"+month+" ",
+		" execution_payloads ", " execution_payloads"+month+" ",
+	)}
+}
+
+type inMonth struct {
+	DBTX
+	tables *strings.Replacer
+}
+
+// Exec implements DBTX.
+func (m inMonth) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := m.DBTX.Exec(ctx, m.tables.Replace(sql), args...)
+	if hasNoPartition(err) {
+		return m.DBTX.Exec(ctx, sql, args...)
+	}
+	return tag, err
+}
+
+// QueryRow implements DBTX.
+func (m inMonth) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return rowInMonth{
+		Row:     m.DBTX.QueryRow(ctx, m.tables.Replace(sql), args...),
+		through: func() pgx.Row { return m.DBTX.QueryRow(ctx, sql, args...) },
+	}
+}
+
+// rowInMonth is a row of a partition, or else one through the parents.
+type rowInMonth struct {
+	pgx.Row
+	through func() pgx.Row
+}
+
+// Scan implements pgx.Row.
+func (r rowInMonth) Scan(into ...any) error {
+	err := r.Row.Scan(into...)
+	if hasNoPartition(err) {
+		return r.through().Scan(into...)
+	}
+	return err
+}
+
+// hasNoPartition reports whether there is no partition, or none yet that has
+// policies.
+func hasNoPartition(err error) bool {
+	const codeUndefinedTable, codeInsufficientPrivilege = "42P01", "42501"
+	refused := (*pgconn.PgError)(nil)
+	return errors.As(err, &refused) && (refused.Code == codeUndefinedTable || refused.Code == codeInsufficientPrivilege)
+}

@@ -74,3 +74,11 @@ func (c *benchCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 	}
 	return nil
 }
+
+// benchBureauCommand is what workflows call while bench measures.
+type benchBureauCommand struct{}
+
+// Run answers until the bench that started it ends.
+func (benchBureauCommand) Run(ctx context.Context, out *console) error {
+	return bench.RunBureau(ctx, os.Stdin, out.Out)
+}

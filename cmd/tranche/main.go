@@ -67,6 +67,8 @@ type commandLine struct {
 	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
 	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
 	Bench    benchCommand     `cmd:"" help:"Measure the program beside the limit of its database."`
+	// BenchBureau is started by bench alone.
+	BenchBureau benchBureauCommand `cmd:"" hidden:""`
 }
 
 // console is where commands write: results to Out, everything else to Err.

@@ -68,10 +68,10 @@ func Run(ctx context.Context, config Config) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.db.close()) }()
-	if b.bureau, err = openBureau(ctx); err != nil {
-		return nil, err
+	if b.bureau, err = startBureau(ctx, config.Program); err != nil {
+		return nil, fmt.Errorf("start what workflows call: %w", err)
 	}
-	defer b.bureau.close()
+	defer func() { err = errors.Join(err, b.bureau.close()) }()
 	if err := b.measureStart(ctx, dir); err != nil {
 		return nil, fmt.Errorf("start the service: %w", err)
 	}

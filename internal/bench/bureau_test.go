@@ -20,7 +20,7 @@ func TestBureau(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(b.close)
 	for _, path := range []string{atOncePath, slowPath, atOncePath} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url(path), nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.addr+path, nil)
 		require.NoError(t, err)
 		request.Header.Set("Idempotency-Key", "k")
 		began := time.Now()

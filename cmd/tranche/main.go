@@ -35,8 +35,9 @@ const garbagePercent = 200
 
 // threadsPerProcessor leaves threads to spare while batches compute on every
 // processor. Go itself looks for what has arrived from the network only when one
-// of its threads has nothing to run, or every 10 ms; with a spare thread a
-// request is met at once, and the kernel lets it run beside the others.
+// of its threads has nothing to run, or every 10 ms; with a spare thread, which
+// package batch sees to, a request is met at once, and the kernel lets it run
+// beside the others.
 const threadsPerProcessor = 2
 
 // processors is how many there are to compute on.

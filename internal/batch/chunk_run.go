@@ -27,6 +27,9 @@ import (
 // are run before these are recorded: PostgreSQL takes no statement of a gigabyte.
 const recordedBytesMax = 32 << 20
 
+// lookOutEach is after how many items, a few milliseconds, requests are looked for.
+const lookOutEach = 100
+
 // chunk is one that waits, and what it takes to run it.
 type chunk struct {
 	tenantID, batchID uuid.UUID
@@ -54,7 +57,10 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		return err
 	}
 	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
-	for _, input := range c.row.Inputs {
+	for i, input := range c.row.Inputs {
+		if i%lookOutEach == 0 {
+			lookOut()
+		}
 		if size > recordedBytesMax {
 			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
 				return err

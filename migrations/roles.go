@@ -60,9 +60,9 @@ func rolesMissing(ctx context.Context, conn *pgx.Conn) (statements []string, err
 }
 
 // rolePrivileges lets the roles work with all tables and own none of them.
-// Repeatable: it runs after the migrations and covers what they made. The
-// partitions of executions are reached through their parents alone, whose
-// policies hold.
+// Repeatable: it runs after the migrations and covers what they made. Partitions
+// of executions that have policies of their own are read and changed, and no
+// rows are added or removed there.
 const rolePrivileges = `
 GRANT USAGE ON SCHEMA public, river TO tranche_app, tranche_system;
 GRANT USAGE ON SCHEMA ops TO tranche_system;
@@ -75,12 +75,13 @@ DECLARE
 BEGIN
     FOR of_tables IN
         SELECT c.oid::regclass AS name,
-            CASE WHEN c.relname = 'goose_db_version' THEN 'SELECT'
+            CASE WHEN c.relispartition THEN 'SELECT, UPDATE'
+                WHEN c.relname = 'goose_db_version' THEN 'SELECT'
                 WHEN c.relname IN ('audit_events', 'evidence_records') THEN 'SELECT, INSERT'
                 ELSE 'SELECT, INSERT, UPDATE, DELETE' END AS privileges,
             CASE WHEN c.relname = 'signing_keys' THEN 'tranche_system' ELSE 'tranche_app, tranche_system' END AS roles
         FROM pg_class c
-        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND (NOT c.relispartition OR c.relrowsecurity)
     LOOP
         EXECUTE format('GRANT %s ON %s TO %s', of_tables.privileges, of_tables.name, of_tables.roles);
     END LOOP;

@@ -163,6 +163,10 @@ func TestPartitionsAreProtectedAsTheirParents(t *testing.T) {
 		_, err := o.app.Exec(postgres.AsSystem(t.Context()), statement)
 		require.NoError(t, err)
 	}
+	// And one that was restored without privileges.
+	_, err := o.owner.Exec(t.Context(), "REVOKE ALL ON execution_payloads"+time.Now().UTC().Format("_200601")+" FROM tranche_app, tranche_system")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), o.owner))
 	var partitions, different int
 	require.NoError(t, o.owner.QueryRow(t.Context(), `
 		WITH protection AS (

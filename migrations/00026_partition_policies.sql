@@ -19,7 +19,8 @@ BEGIN
         FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent IN ('executions'::regclass, 'execution_payloads'::regclass) AND NOT c.relrowsecurity
     LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', partition.name);
+        -- Not forced: as their owner execution_partitions_drop looks for what has not ended.
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', partition.name);
         FOR policy IN SELECT * FROM pg_policies WHERE schemaname = 'public' AND tablename = partition.parent LOOP
             EXECUTE format('CREATE POLICY %I ON %I FOR %s TO %s', policy.policyname, partition.name, policy.cmd, array_to_string(policy.roles, ', '))
                 || COALESCE(' USING (' || policy.qual || ')', '') || COALESCE(' WITH CHECK (' || policy.with_check || ')', '');
@@ -30,10 +31,14 @@ END $$;
 -- +goose StatementEnd
 REVOKE EXECUTE ON FUNCTION execution_partitions_provide(integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION execution_partitions_provide(integer) TO tranche_system;
+-- At once, or a transaction that has one partition and waits for another's parent
+-- would wait for this and this for it.
+LOCK TABLE executions, execution_payloads;
 SELECT execution_partitions_provide(3);
 
 -- +goose Down
 DROP FUNCTION execution_partitions_provide;
+LOCK TABLE executions, execution_payloads;
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -44,7 +49,7 @@ BEGIN
         WHERE i.inhparent IN ('executions'::regclass, 'execution_payloads'::regclass)
     LOOP
         EXECUTE format('DROP POLICY %I ON %s', of_partition.polname, of_partition.name);
-        EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', of_partition.name);
+        EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY', of_partition.name);
         EXECUTE format('REVOKE ALL ON %s FROM tranche_app, tranche_system', of_partition.name);
     END LOOP;
 END $$;

@@ -170,11 +170,11 @@ func TestPartitionsAreProtectedAsTheirParents(t *testing.T) {
 	var partitions, different int
 	require.NoError(t, o.owner.QueryRow(t.Context(), `
 		WITH protection AS (
-			SELECT c.oid, c.relrowsecurity, c.relforcerowsecurity, (
-				SELECT array_agg(concat_ws(' ', polname, polcmd, polroles, pg_get_expr(polqual, c.oid), pg_get_expr(polwithcheck, c.oid)) ORDER BY polname)
+			SELECT c.oid, c.relrowsecurity, (
+				SELECT array_agg(concat_ws(' ', polname, polcmd, polpermissive, polroles, pg_get_expr(polqual, c.oid), pg_get_expr(polwithcheck, c.oid)) ORDER BY polname)
 				FROM pg_policy WHERE polrelid = c.oid) AS policies
 			FROM pg_class c)
-		SELECT count(*), count(*) FILTER (WHERE (p.relrowsecurity, p.relforcerowsecurity, p.policies) IS DISTINCT FROM (true, true, of_parent.policies))
+		SELECT count(*), count(*) FILTER (WHERE (p.relrowsecurity, p.policies) IS DISTINCT FROM (true, of_parent.policies))
 		FROM pg_inherits i JOIN protection p ON p.oid = i.inhrelid JOIN protection of_parent ON of_parent.oid = i.inhparent
 		WHERE i.inhparent = ANY ($1::text[]::regclass[])`, names).Scan(&partitions, &different))
 	require.Equal(t, 14, partitions)

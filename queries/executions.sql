@@ -82,7 +82,7 @@ UPDATE executions e SET
     lease_token = @lease_token::uuid,
     lease_process_id = @lease_process_id::uuid
 FROM execution_payloads p
-WHERE e.tenant_id = @tenant_id AND e.id = @id AND p.execution_id = e.id
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND p.execution_id = e.id
   AND e.status IN ('pending', 'running')
   AND (e.lease_token IS NULL OR NOT EXISTS (
       SELECT 1 FROM processes
@@ -106,7 +106,7 @@ JOIN execution_payloads p ON p.execution_id = e.id;
 -- Makes the state durable. No row: the lease is lost.
 WITH held AS (
     UPDATE executions e SET tasks_completed = @tasks_completed, tasks_failed = @tasks_failed
-    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
@@ -160,7 +160,7 @@ RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 -- Lets go of an execution that others may go on with, now or when its next job
 -- is due. No row: the lease was lost before.
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
 -- name: ExecutionLetGo :execrows
 -- Lets go of an execution that met an error, for its job to try again. An item's
@@ -168,7 +168,7 @@ WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::
 -- was lost before.
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL,
     started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
-WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.lease_token = @lease_token::uuid;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
 -- name: SysExecutionListAbandoned :many
 -- Running executions, no items of batches, that are leased to the given processes;
@@ -211,13 +211,13 @@ SELECT count(*) FILTER (WHERE pg_notify(@job_channel, @job_notice) IS NOT NULL) 
 
 -- name: ExecutionGetStatus :one
 SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed
-FROM executions WHERE tenant_id = @tenant_id AND id = @id;
+FROM executions WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND id = @id;
 
 -- name: ExecutionGetOutput :one
 SELECT e.id, e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type,
        e.status, e.created_at, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.id = @id;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: SysExecutionPartitionsMake :exec
 SELECT execution_partitions_provide(@months_ahead);
@@ -231,23 +231,23 @@ SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
 FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-WHERE e.tenant_id = @tenant_id AND e.id = @id;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetInput :one
 SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.id = @id;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetState :one
 SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.id = @id;
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetForUpdate :one
 -- An execution that is about to be retried or cancelled.
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = @tenant_id AND e.id = @id
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
 FOR UPDATE OF e;
 
 -- name: ExecutionRetry :exec
@@ -256,7 +256,7 @@ WITH retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = @attempt,
         tasks_completed = @tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
-    WHERE e.tenant_id = @tenant_id AND e.id = @id
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = @state::json, result = NULL FROM retried WHERE p.execution_id = retried.id;
@@ -268,7 +268,7 @@ WITH cancelled AS (
         status = 'cancelled', is_success = false, status_code = @status_code::integer,
         tasks_completed = @tasks_completed, tasks_failed = @tasks_failed, completed_at = @completed_at::timestamptz,
         lease_token = NULL, lease_process_id = NULL
-    WHERE e.tenant_id = @tenant_id AND e.id = @id
+    WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = @state::json, result = @result::json FROM cancelled WHERE p.execution_id = cancelled.id;

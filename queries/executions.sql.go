@@ -18,7 +18,7 @@ WITH cancelled AS (
         status = 'cancelled', is_success = false, status_code = $3::integer,
         tasks_completed = $4, tasks_failed = $5, completed_at = $6::timestamptz,
         lease_token = NULL, lease_process_id = NULL
-    WHERE e.tenant_id = $7 AND e.id = $8
+    WHERE e.tenant_id IS NOT DISTINCT FROM $7::uuid AND e.id = $8
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = $1::json, result = $2::json FROM cancelled WHERE p.execution_id = cancelled.id
@@ -53,7 +53,7 @@ func (q *Queries) ExecutionCancel(ctx context.Context, db DBTX, arg ExecutionCan
 const executionCheckpoint = `-- name: ExecutionCheckpoint :execrows
 WITH held AS (
     UPDATE executions e SET tasks_completed = $2, tasks_failed = $3
-    WHERE e.tenant_id = $4 AND e.id = $5 AND e.lease_token = $6::uuid
+    WHERE e.tenant_id IS NOT DISTINCT FROM $4::uuid AND e.id = $5 AND e.lease_token = $6::uuid
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = $1::json FROM held WHERE p.execution_id = held.id
@@ -163,7 +163,7 @@ SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
 FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
-WHERE e.tenant_id = $1 AND e.id = $2
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
 
 type ExecutionGetParams struct {
@@ -226,7 +226,7 @@ func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetPar
 const executionGetForUpdate = `-- name: ExecutionGetForUpdate :one
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.id = $2
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 FOR UPDATE OF e
 `
 
@@ -264,7 +264,7 @@ func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg Execut
 const executionGetInput = `-- name: ExecutionGetInput :one
 SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.id = $2
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
 
 type ExecutionGetInputParams struct {
@@ -299,7 +299,7 @@ const executionGetOutput = `-- name: ExecutionGetOutput :one
 SELECT e.id, e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type,
        e.status, e.created_at, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.id = $2
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
 
 type ExecutionGetOutputParams struct {
@@ -341,7 +341,7 @@ func (q *Queries) ExecutionGetOutput(ctx context.Context, db DBTX, arg Execution
 const executionGetState = `-- name: ExecutionGetState :one
 SELECT e.workflow_id, e.batch_id, e.status, e.attempt, e.started_at, e.completed_at, p.state, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id = $1 AND e.id = $2
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
 
 type ExecutionGetStateParams struct {
@@ -378,7 +378,7 @@ func (q *Queries) ExecutionGetState(ctx context.Context, db DBTX, arg ExecutionG
 
 const executionGetStatus = `-- name: ExecutionGetStatus :one
 SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed
-FROM executions WHERE tenant_id = $1 AND id = $2
+FROM executions WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND id = $2
 `
 
 type ExecutionGetStatusParams struct {
@@ -496,7 +496,7 @@ UPDATE executions e SET
     lease_token = $3::uuid,
     lease_process_id = $4::uuid
 FROM execution_payloads p
-WHERE e.tenant_id = $5 AND e.id = $6 AND p.execution_id = e.id
+WHERE e.tenant_id IS NOT DISTINCT FROM $5::uuid AND e.id = $6 AND p.execution_id = e.id
   AND e.status IN ('pending', 'running')
   AND (e.lease_token IS NULL OR NOT EXISTS (
       SELECT 1 FROM processes
@@ -562,7 +562,7 @@ func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeas
 const executionLetGo = `-- name: ExecutionLetGo :execrows
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL,
     started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
-WHERE e.tenant_id = $1 AND e.id = $2 AND e.lease_token = $3::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2 AND e.lease_token = $3::uuid
 `
 
 type ExecutionLetGoParams struct {
@@ -587,7 +587,7 @@ WITH retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = $2,
         tasks_completed = $3, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
-    WHERE e.tenant_id = $4 AND e.id = $5
+    WHERE e.tenant_id IS NOT DISTINCT FROM $4::uuid AND e.id = $5
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = $1::json, result = NULL FROM retried WHERE p.execution_id = retried.id
@@ -615,7 +615,7 @@ func (q *Queries) ExecutionRetry(ctx context.Context, db DBTX, arg ExecutionRetr
 
 const executionUnlease = `-- name: ExecutionUnlease :execrows
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-WHERE e.tenant_id = $1 AND e.id = $2 AND e.lease_token = $3::uuid
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2 AND e.lease_token = $3::uuid
 `
 
 type ExecutionUnleaseParams struct {

@@ -15,10 +15,16 @@ import (
 // a statement that changes a row opens the tables and indexes of all months, one
 // that reads it is planned anew each time, and both take longer than the row.
 //
+// The statement must not compare the tenant by "=": while a partition has no
+// statistics PostgreSQL would keep a plan that reads all executions of the tenant.
+//
 // It is for Exec and QueryRow and not for transactions: of an id whose month has
-// no partition of its own, as one that nobody has given, the statement runs through
-// the parents after it has failed.
+// no partition of its own the statement runs through the parents after it has failed,
+// and at once of one that is no UUIDv7 and tells no month.
 func InMonth(db DBTX, id uuid.UUID) DBTX {
+	if id.Version() != 7 {
+		return db
+	}
 	month := CreatedAt(id).Format("_200601")
 	return inMonth{DBTX: db, tables: strings.NewReplacer(
 		" executions ", " executions"+month+" ",

@@ -1,6 +1,8 @@
 package queries_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,11 +34,12 @@ func TestInMonth(t *testing.T) {
 		require.Equal(t, int64(1), rows)
 	}
 	old := queries.FirstIDAt(time.Now().AddDate(-1, 0, 0)) // before the first partition's month
+	old[6], old[8] = 0x70, 0x80                            // a UUIDv7
 	present, unknown := pgtest.NewID(t), pgtest.NewID(t)
 	insert(present)
 	insert(old)
 	for range 8 {
-		for id, isThere := range map[uuid.UUID]bool{present: true, old: true, unknown: false, uuid.Max: false} {
+		for id, isThere := range map[uuid.UUID]bool{present: true, old: true, unknown: false, uuid.New(): false} {
 			rows, err := queries.New().ExecutionCheckpoint(ctx, queries.InMonth(pool, id), queries.ExecutionCheckpointParams{TenantID: tenant, ID: id, State: []byte(`{}`)})
 			require.NoError(t, err)
 			require.Zero(t, rows, "without its lease")
@@ -54,4 +57,66 @@ func TestInMonth(t *testing.T) {
 		FROM pg_prepared_statements WHERE statement ~ ('name: Execution(GetStatus|Checkpoint)[^;]* executions' || $1)`, month).Scan(&statements, &anew))
 	require.Equal(t, 2, statements)
 	require.Zero(t, anew)
+}
+
+// While a partition has no statistics an index that leads to all executions of a
+// tenant looks as good as that of the ids, and the plan is kept while it grows.
+func TestInMonthFindsByTheID(t *testing.T) {
+	t.Parallel()
+	pool, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	q, tenant, id := queries.New(), uuid.New(), pgtest.NewID(t)
+	ctx, db := postgres.WithTenant(t.Context(), tenant), queries.InMonth(pool, id)
+	statements := []func() error{
+		func() error {
+			_, err := q.ExecutionGetStatus(ctx, db, queries.ExecutionGetStatusParams{ID: id})
+			return err
+		},
+		func() error {
+			_, err := q.ExecutionGetOutput(ctx, db, queries.ExecutionGetOutputParams{ID: id})
+			return err
+		},
+		func() error {
+			_, err := q.ExecutionGetInput(ctx, db, queries.ExecutionGetInputParams{ID: id})
+			return err
+		},
+		func() error {
+			_, err := q.ExecutionGetState(ctx, db, queries.ExecutionGetStateParams{ID: id})
+			return err
+		},
+		func() error { _, err := q.ExecutionGet(ctx, db, queries.ExecutionGetParams{ID: id}); return err },
+		func() error { _, err := q.ExecutionLease(ctx, db, queries.ExecutionLeaseParams{ID: id}); return err },
+		func() error { _, err := q.ExecutionLetGo(ctx, db, queries.ExecutionLetGoParams{ID: id}); return err },
+		func() error {
+			_, err := q.ExecutionCheckpoint(ctx, db, queries.ExecutionCheckpointParams{ID: id, State: []byte(`{}`)})
+			return err
+		},
+		func() error {
+			_, err := q.ExecutionFinish(ctx, db, queries.ExecutionFinishParams{ID: id, Tags: []string{}, Result: []byte(`{}`)})
+			return err
+		},
+	}
+	for range 8 {
+		for _, statement := range statements {
+			if err := statement(); !errors.Is(err, pgx.ErrNoRows) {
+				require.NoError(t, err)
+			}
+		}
+	}
+	rows, err := pool.Query(ctx, `SELECT format('EXPLAIN (COSTS OFF) EXECUTE %I(%s)', name, array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ', '))
+		FROM pg_prepared_statements WHERE statement ~ ' executions_20\d{4} '`)
+	require.NoError(t, err)
+	explains, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Len(t, explains, len(statements))
+	for _, explain := range explains {
+		rows, err := pool.Query(ctx, explain, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		plan := strings.Join(lines, "\n")
+		require.Regexp(t, `using executions_\d+_(pkey|id_idx) on executions_\d+\b`, plan)
+		require.Regexp(t, `Index Cond: \((e\.)?id = \$\d+\)`, plan, "of any id")
+	}
 }

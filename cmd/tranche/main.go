@@ -28,10 +28,10 @@ const (
 	exitUsage = 2 // the command line or the environment is wrong
 )
 
-// garbagePercent lets the heap grow to three times of what is in use before it is
-// collected. Items of batches leave much behind and keep little: at twice, which
+// garbagePercent lets the heap grow to nearly three times of what is in use before
+// it is collected. Items of batches leave much behind and keep little: at twice, which
 // is Go's own measure, collecting takes a fifth of the processor time.
-const garbagePercent = 200
+const garbagePercent = 170
 
 // threadsPerProcessor leaves threads to spare while batches compute on every
 // processor. Go itself looks for what has arrived from the network only when one

@@ -61,7 +61,7 @@ release-contract: ## with a release: what callers rely on from now on
 	cp api/openapi.json api/openapi.released.json
 
 .PHONY: bench
-bench: ## the service beside the limit of its database: a table, and bench.json (half an hour; Linux)
+bench: ## the service beside the limit of its database: a table, and bench.json (ten minutes; Linux)
 	$(GO) run ./cmd/tranche bench --large-items 1000000 --json bench.json
 
 .PHONY: bench-quick

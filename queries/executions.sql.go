@@ -132,8 +132,8 @@ type ExecutionFinishParams struct {
 	LeaseToken     uuid.UUID
 }
 
-// Ends one execution as SysExecutionFinish does, in less than half the time if it
-// runs InMonth.
+// Ends one execution as SysExecutionFinish does. InMonth it takes the server,
+// beside the commit, about half the time of the statement for many.
 func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFinishParams) (int64, error) {
 	result, err := db.Exec(ctx, executionFinish,
 		arg.State,
@@ -454,8 +454,8 @@ type ExecutionInsertParams struct {
 }
 
 // Records one execution without a job as SysExecutionInsert does; no row if its
-// workflow is not active, or gone. It takes the server half the time of the
-// statement for many.
+// workflow is not active, or gone. Beside the commit it takes the server half the
+// time of the statement for many.
 func (q *Queries) ExecutionInsert(ctx context.Context, db DBTX, arg ExecutionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, executionInsert,
 		arg.TenantID,
@@ -1033,12 +1033,12 @@ func (q *Queries) SysExecutionPartitionsDrop(ctx context.Context, db DBTX, month
 	return items, nil
 }
 
-const sysExecutionPartitionsMake = `-- name: SysExecutionPartitionsMake :exec
+const sysExecutionPartitionsProvide = `-- name: SysExecutionPartitionsProvide :exec
 SELECT execution_partitions_provide($1)
 `
 
-func (q *Queries) SysExecutionPartitionsMake(ctx context.Context, db DBTX, monthsAhead int32) error {
-	_, err := db.Exec(ctx, sysExecutionPartitionsMake, monthsAhead)
+func (q *Queries) SysExecutionPartitionsProvide(ctx context.Context, db DBTX, monthsAhead int32) error {
+	_, err := db.Exec(ctx, sysExecutionPartitionsProvide, monthsAhead)
 	return err
 }
 

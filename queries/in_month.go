@@ -25,21 +25,23 @@ func InMonth(db DBTX, id uuid.UUID) DBTX {
 	if id.Version() != 7 {
 		return db
 	}
-	month := CreatedAt(id).Format("_200601")
-	return inMonth{DBTX: db, tables: strings.NewReplacer(
-		" executions ", " executions"+month+" ",
-		" execution_payloads ", " execution_payloads"+month+" ",
-	)}
+	return inMonth{DBTX: db, month: CreatedAt(id).Format("_200601")}
 }
 
 type inMonth struct {
 	DBTX
-	tables *strings.Replacer
+	month string // the end of the names of its partitions
+}
+
+// of is a statement with the partitions in place of their parents.
+func (m inMonth) of(sql string) string {
+	sql = strings.ReplaceAll(sql, " executions ", " executions"+m.month+" ")
+	return strings.ReplaceAll(sql, " execution_payloads ", " execution_payloads"+m.month+" ")
 }
 
 // Exec implements DBTX.
 func (m inMonth) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := m.DBTX.Exec(ctx, m.tables.Replace(sql), args...)
+	tag, err := m.DBTX.Exec(ctx, m.of(sql), args...)
 	if hasNoPartition(err) {
 		return m.DBTX.Exec(ctx, sql, args...)
 	}
@@ -49,7 +51,7 @@ func (m inMonth) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comm
 // QueryRow implements DBTX.
 func (m inMonth) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return rowInMonth{
-		Row:     m.DBTX.QueryRow(ctx, m.tables.Replace(sql), args...),
+		Row:     m.DBTX.QueryRow(ctx, m.of(sql), args...),
 		through: func() pgx.Row { return m.DBTX.QueryRow(ctx, sql, args...) },
 	}
 }

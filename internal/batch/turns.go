@@ -61,11 +61,6 @@ func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave fu
 	}
 }
 
-// lookOut has a thread that rests find nothing to do, and so wait for the network.
-// A thread that computes does not; where the one that waited has got what to
-// compute, Go looks at the network every 10 ms and requests wait for that.
-func lookOut() { go func() {}() }
-
 func (t *turns) add(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,3 +143,8 @@ func (t *turns) next() (next *queue) {
 	}
 	return next
 }
+
+// lookOut has a thread that rests find nothing to do, and so wait for the network.
+// A thread that computes does not; where the one that waited has got what to
+// compute, Go looks at the network every 10 ms and requests wait for that.
+func lookOut() { go func() {}() }

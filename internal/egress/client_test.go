@@ -26,22 +26,20 @@ import (
 // openTo returns a client that may reach only a server's own address and port.
 func openTo(t *testing.T, server *httptest.Server) *Client {
 	t.Helper()
-	open, err := ParseAllow(server.Listener.Addr().String())
+	return openAt(t, server.Listener.Addr().String())
+}
+
+func openAt(t *testing.T, address string) *Client {
+	t.Helper()
+	open, err := ParseAllow(address)
 	require.NoError(t, err)
 	client := New(open)
 	t.Cleanup(client.Close)
 	return client
 }
 
-func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Client) {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server, openTo(t, server)
-}
-
-// raw serves a connection by hand, for answers that no HTTP library would give.
-func raw(t *testing.T, answer func(net.Conn)) (string, *Client) {
+// listen serves connections by hand and returns the address.
+func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -54,16 +52,30 @@ func raw(t *testing.T, answer func(net.Conn)) (string, *Client) {
 			}
 			go func() {
 				defer conn.Close()
-				buffer := make([]byte, 4096)
-				if _, err := conn.Read(buffer); err == nil {
-					answer(conn)
-				}
+				serve(conn)
 			}()
 		}
 	}()
-	open, err := ParseAllow(listener.Addr().String())
-	require.NoError(t, err)
-	return "http://" + listener.Addr().String() + "/", New(open)
+	return listener.Addr().String()
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Client) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server, openTo(t, server)
+}
+
+// raw serves a connection by hand, for answers that no HTTP library would give.
+func raw(t *testing.T, answer func(net.Conn)) (string, *Client) {
+	t.Helper()
+	address := listen(t, func(conn net.Conn) {
+		buffer := make([]byte, 4096)
+		if _, err := conn.Read(buffer); err == nil {
+			answer(conn)
+		}
+	})
+	return "http://" + address + "/", openAt(t, address)
 }
 
 func requireReason(t *testing.T, want Reason, err error) {

@@ -204,38 +204,23 @@ func TestClosedConnectionsAreNoticed(t *testing.T) {
 func TestGetIsRepeatedOnce(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
+	address := listen(t, func(conn net.Conn) { // answers the first request, and closes at the second
+		in := bufio.NewReader(conn)
+		for n := range 2 {
+			if _, err := http.ReadRequest(in); err != nil {
 				return
 			}
-			go func() { // answers the first request, and closes at the second
-				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for n := range 2 {
-					if _, err := http.ReadRequest(in); err != nil {
-						return
-					}
-					requests.Add(1)
-					if n == 0 {
-						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-					}
-				}
-			}()
+			requests.Add(1)
+			if n == 0 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			}
 		}
-	}()
-	open, err := ParseAllow(listener.Addr().String())
-	require.NoError(t, err)
-	client, url := New(open), "http://"+listener.Addr().String()
-	t.Cleanup(client.Close)
+	})
+	client, url := openAt(t, address), "http://"+address
 	get(t, client, url)
 	get(t, client, url)
 	require.EqualValues(t, 3, requests.Load())
-	_, err = client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: []byte("pay")})
+	_, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: []byte("pay")})
 	requireReason(t, Broken, err)
 	require.EqualValues(t, 4, requests.Load(), "a POST is sent once")
 
@@ -460,41 +445,26 @@ func TestUnaskedAnswersOverTLSAreNotTaken(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS() // for its certificate
 	t.Cleanup(server.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { listener.Close() })
-	go func() {
+	address := listen(t, func(conn net.Conn) {
+		cork := &corked{Conn: conn, isOpen: true}
+		secured := tls.Server(cork, &tls.Config{Certificates: server.TLS.Certificates})
+		in := bufio.NewReader(secured)
 		for {
-			conn, err := listener.Accept()
-			if err != nil {
+			if _, err := http.ReadRequest(in); err != nil {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				cork := &corked{Conn: conn, isOpen: true}
-				secured := tls.Server(cork, &tls.Config{Certificates: server.TLS.Certificates})
-				in := bufio.NewReader(secured)
-				for {
-					if _, err := http.ReadRequest(in); err != nil {
-						return
-					}
-					cork.open(false)
-					for _, record := range []string{"ok", "forged"} {
-						_, _ = fmt.Fprintf(secured, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(record), record)
-					}
-					cork.open(true)
-				}
-			}()
+			cork.open(false)
+			for _, record := range []string{"ok", "forged"} {
+				_, _ = fmt.Fprintf(secured, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(record), record)
+			}
+			cork.open(true)
 		}
-	}()
-	open, err := ParseAllow(listener.Addr().String())
-	require.NoError(t, err)
-	client := New(open)
-	t.Cleanup(client.Close)
+	})
+	client := openAt(t, address)
 	client.transport.tls.RootCAs = x509.NewCertPool()
 	client.transport.tls.RootCAs.AddCert(server.Certificate())
 	for range 5 {
-		require.Equal(t, "ok", string(get(t, client, "https://"+listener.Addr().String()).Body))
+		require.Equal(t, "ok", string(get(t, client, "https://"+address).Body))
 	}
 }
 

@@ -33,7 +33,7 @@ type partitionMaintenance struct {
 // have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
-	if err := queries.New().SysExecutionPartitionsMake(ctx, w.pool, partitionMonthsAhead); err != nil {
+	if err := queries.New().SysExecutionPartitionsProvide(ctx, w.pool, partitionMonthsAhead); err != nil {
 		return err
 	}
 	if w.retentionMonths > 0 {

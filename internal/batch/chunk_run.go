@@ -57,10 +57,12 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		return err
 	}
 	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
+	courtesy := s.Executions.Callers.Courtesy()
 	for i, input := range c.row.Inputs {
 		if i%lookOutEach == 0 {
 			lookOut()
 		}
+		courtesy.Show(ctx)
 		if size > recordedBytesMax {
 			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
 				return err
@@ -85,6 +87,9 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		return err
 	}
 	defer recorded()
+	if !s.Executions.Callers.Lately() {
+		leave() // others compute meanwhile
+	}
 	return s.recordChunk(ctx, c, items, leave)
 }
 

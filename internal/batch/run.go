@@ -162,7 +162,9 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	}
 	items, size := make([]*ended, 0, len(rows)), 0
 	var alone []int32
+	courtesy := s.Executions.Callers.Courtesy()
 	for i := range rows {
+		courtesy.Show(ctx)
 		row := &rows[i]
 		if plan.Effects || row.HasBegun {
 			alone = append(alone, row.ItemIndex)

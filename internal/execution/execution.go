@@ -39,6 +39,9 @@ type Config struct {
 	// Gather is how long the reads and ends of many executions wait for each
 	// other: for those that nobody waits for. One that is alone waits for none.
 	Gather time.Duration
+	// Callers are told of those who wait for Run, by all services of the process;
+	// nil is told by this one alone.
+	Callers *Callers
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
@@ -63,6 +66,9 @@ type Service struct {
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
 	s := &Service{Config: c}
+	if s.Callers == nil {
+		s.Callers = NewCallers(c.Clock)
+	}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
 	s.inserts.bytes = (*newExecution).bytes
 	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]bool, error) {

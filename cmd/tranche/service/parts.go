@@ -74,8 +74,9 @@ func (s *Service) assemble() error {
 			return findAuthorization(ctx, p.requests.consents, q)
 		},
 	}))
-	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, 0)
-	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, gatherTime)
+	callers := execution.NewCallers(s.config.Clock)
+	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, gatherTime)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
@@ -104,12 +105,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, gather time.Duration) *side {
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, gather time.Duration) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
-		Callbacks: s.callbacks(), Gather: gather,
+		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{

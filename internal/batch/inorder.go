@@ -7,7 +7,7 @@ import (
 )
 
 // aheadMax is how many results inOrder lets be ahead of the one that is due.
-const aheadMax = 3
+const aheadMax = 6
 
 // inOrder has work done on each value that source yields, on several of them at
 // a time, and gives what comes of it to sink in the order of the source, which

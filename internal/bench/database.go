@@ -62,6 +62,9 @@ func openDatabase(ctx context.Context, dir string, config Config) (_ *database, 
 	if err := d.fillLog(ctx); err != nil {
 		return nil, fmt.Errorf("fill the server's log: %w", err)
 	}
+	if err := d.fillBuffers(ctx); err != nil {
+		return nil, fmt.Errorf("fill the server's buffers: %w", err)
+	}
 	return d, d.makeLimitTables(ctx)
 }
 
@@ -80,6 +83,18 @@ func (d *database) fillLog(ctx context.Context) error {
 		}
 	}
 	_, err := d.own.Exec(ctx, "CHECKPOINT")
+	return err
+}
+
+// fillBuffers has the server write to each of its shared buffers once, with a table
+// of as many pages. A server that has run for a while has; on a new one the kernel
+// finds and clears memory whenever a buffer is written to for the first time.
+func (d *database) fillBuffers(ctx context.Context) error {
+	_, err := d.limit.Exec(ctx, `
+		CREATE UNLOGGED TABLE bench_pages (bytes text);
+		ALTER TABLE bench_pages ALTER bytes SET STORAGE PLAIN;
+		INSERT INTO bench_pages SELECT repeat('x', 8000) FROM pg_settings, generate_series(1, setting::bigint) WHERE name = 'shared_buffers';
+		DROP TABLE bench_pages`)
 	return err
 }
 

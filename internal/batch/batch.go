@@ -86,7 +86,8 @@ type Service struct {
 	// recording bounds how many chunks are recorded at a time, those that wait for
 	// the disk included: their items are in memory, and each keeps a process of
 	// PostgreSQL busy, behind which single calls wait. As many as there are turns,
-	// and others compute meanwhile; while callers come, only as many as are free.
+	// and others compute meanwhile; while callers come to this process, a chunk
+	// keeps its turn until its statement is done.
 	recording *turns
 	// calling bounds how many items run that may wait for what they call.
 	calling  *turns

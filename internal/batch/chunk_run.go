@@ -57,12 +57,11 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		return err
 	}
 	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
-	courtesy := s.Executions.Callers.Courtesy()
 	for i, input := range c.row.Inputs {
 		if i%lookOutEach == 0 {
 			lookOut()
 		}
-		courtesy.Show(ctx)
+		s.Executions.Callers.LetGoFirst(ctx)
 		if size > recordedBytesMax {
 			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
 				return err
@@ -133,9 +132,9 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 }
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
-// them and feeds the batch: one transaction. It leaves its turn when it has
-// nothing more to compute: the row of the batch is locked until the commit of the
-// chunk before, which waits for the disk, and so does its own.
+// them and feeds the batch: one transaction. It leaves its turn, unless it has
+// already, when it has nothing more to compute: the row of the batch is locked until
+// the commit of the chunk before, which waits for the disk, and so does its own.
 func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) error {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {

@@ -94,6 +94,9 @@ func TestCallersDoNotHoldUpABatch(t *testing.T) {
 	})
 	require.Eventually(t, func() bool { return hanging.count() == 1 }, waitMax, tick)
 	over := make(chan struct{})
+	defer callers.Wait()
+	defer close(hanging.gate)
+	defer close(over)
 	for range 4 {
 		callers.Go(func() {
 			for {
@@ -114,7 +117,4 @@ func TestCallersDoNotHoldUpABatch(t *testing.T) {
 	}
 	r := follow(t, other, start(t, other, "affordability", map[string]any{"workflowInput": map[string]any{"items": list}}))
 	require.Equal(t, [4]int{items, items, 0, 0}, counts(r))
-	close(over)
-	close(hanging.gate)
-	callers.Wait()
 }

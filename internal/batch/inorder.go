@@ -6,20 +6,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// aheadMax is how many results inOrder lets be ahead of the one that is due.
-const aheadMax = 6
-
 // inOrder has work done on each value that source yields, on several of them at
 // a time, and gives what comes of it to sink in the order of the source, which
-// waits while sink is aheadMax behind. The first error ends all; ctx does too.
+// waits while ahead results or more wait for sink. The first error ends all; ctx
+// does too.
 func inOrder[In, Out any](
 	ctx context.Context,
+	ahead int,
 	source func(yield func(In) error) error,
 	work func(context.Context, In) (Out, error),
 	sink func(Out) error,
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
-	results := make(chan chan Out, aheadMax) // of what is being worked on
+	results := make(chan chan Out, ahead) // of what is being worked on
 	begin := func(do func() error) { group.Go(func() error { return safely(do) }) }
 	begin(func() error {
 		defer close(results)

@@ -14,10 +14,10 @@ import (
 func TestInOrderKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const values = 100
+		const values, ahead = 100, 3
 		var begun, ended, most atomic.Int32
 		var got []int
-		err := inOrder(t.Context(), func(yield func(int) error) error {
+		err := inOrder(t.Context(), ahead, func(yield func(int) error) error {
 			for i := range values {
 				if err := yield(i); err != nil {
 					return err
@@ -39,7 +39,7 @@ func TestInOrderKeepsTheOrder(t *testing.T) {
 			require.Equal(t, i*i, square)
 		}
 		require.Greater(t, most.Load(), int32(1), "nothing is done at the same time")
-		require.LessOrEqual(t, most.Load(), int32(aheadMax+2), "the source does not wait")
+		require.LessOrEqual(t, most.Load(), int32(ahead+2), "the source does not wait")
 	})
 }
 
@@ -60,7 +60,7 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 				return nil
 			}
 			var taken []int
-			err := inOrder(ctx, func(yield func(int) error) error {
+			err := inOrder(ctx, 1, func(yield func(int) error) error {
 				for i := 0; ; i++ {
 					if err := yield(i); err != nil {
 						return err

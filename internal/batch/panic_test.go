@@ -19,7 +19,7 @@ func TestPanicsAreErrors(t *testing.T) {
 				panic("broken")
 			}
 		}
-		err := inOrder(t.Context(), func(yield func(int) error) error {
+		err := inOrder(t.Context(), 1, func(yield func(int) error) error {
 			fail("source")
 			return yield(1)
 		}, func(context.Context, int) (int, error) {

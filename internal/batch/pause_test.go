@@ -14,14 +14,14 @@ import (
 func TestWaitingRangesDoNotBegin(t *testing.T) {
 	t.Parallel()
 	const window = 8
-	processors := runtime.GOMAXPROCS(0)
-	if processors >= window {
+	most := 2 * runtime.GOMAXPROCS(0) // that have a turn, or a place to be recorded
+	if most >= window {
 		t.Skip("no range waits on this machine")
 	}
 	s := newStages(t, 3500*window) // of seven items two are valid, of which a range has a thousand
 	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
 	runs := s.newRuns(t)
-	require.Greater(t, len(runs), processors)
+	require.Greater(t, len(runs), most)
 	tx, err := s.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "LOCK TABLE execution_payloads") // the first ranges do not get on
@@ -40,5 +40,5 @@ func TestWaitingRangesDoNotBegin(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	group.Wait()
 	sum := s.record(t).State.Summary
-	require.GreaterOrEqual(t, sum.Pending, (window-processors)*1000)
+	require.GreaterOrEqual(t, sum.Pending, (window-most)*1000)
 }

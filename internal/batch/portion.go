@@ -10,6 +10,7 @@ import (
 const (
 	portionItemsMax = chunkItemsMax
 	portionBytesMax = 1 << 20 // of the texts that its items are read from; the last may go beyond
+	portionsAhead   = 3       // that are read while one is put into chunks
 )
 
 // portion is items of one source, one after the other: what is checked at a time.

@@ -25,7 +25,8 @@ import (
 const (
 	pageItemsMax   = 1000
 	pageItemsFirst = 100     // before it is known how large items are
-	pageBytesMax   = 4 << 20 // of inputs and results, as far as the page before tells
+	pageBytesMax   = 4 << 20 // of inputs and results, as far as the pages before tell
+	pagesAhead     = 6       // that are formatted while one is written, which waits for the disk
 )
 
 // PostProcess writes the output package of a batch whose items have ended and
@@ -161,7 +162,7 @@ func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID,
 // writeItems reads pages of results and formats them, several at a time and each
 // a turn, and writes them in their order.
 func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
-	return inOrder(ctx, func(yield func(queries.BatchItemsListResultsParams) error) error {
+	return inOrder(ctx, pagesAhead, func(yield func(queries.BatchItemsListResultsParams) error) error {
 		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID}
 		for ; page.FirstItem < total; page.FirstItem = page.EndItem {
 			page.EndItem = page.FirstItem + r.pageItems()

@@ -87,7 +87,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 				return ctx.Err()
 			}
 		}
-		err := inOrder(ctx, func(yield func(portion) error) error {
+		err := inOrder(ctx, portionsAhead, func(yield func(portion) error) error {
 			p := &portioner{next: row.ItemsRead, yield: yield}
 			return p.readAll(sources)
 		}, func(ctx context.Context, p portion) (checkedPortion, error) {

@@ -162,14 +162,13 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	}
 	items, size := make([]*ended, 0, len(rows)), 0
 	var alone []int32
-	courtesy := s.Executions.Callers.Courtesy()
 	for i := range rows {
-		courtesy.Show(ctx)
 		row := &rows[i]
 		if plan.Effects || row.HasBegun {
 			alone = append(alone, row.ItemIndex)
 			continue
 		}
+		s.Executions.Callers.LetGoFirst(ctx)
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, Plan: plan, Custom: custom, IsTest: row.IsTest,
 			Attempt: int(row.Attempt), Tags: row.Tags,

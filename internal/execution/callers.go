@@ -2,13 +2,14 @@ package execution
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// callerTimeMax is for how long others make way after a caller came: one who
-	// still waits then waits for what the execution calls.
+	// callerTimeMax is for how long others make way for a caller: who waits for
+	// longer waits for what the execution calls.
 	callerTimeMax = 20 * time.Millisecond
 	// latelyTime is for how long after the last caller another is expected.
 	latelyTime = time.Second
@@ -21,30 +22,35 @@ const (
 type Callers struct {
 	clock   func() time.Time
 	mu      sync.Mutex
-	waiting int
-	latest  time.Time     // when the last one came
-	gone    chan struct{} // closed when none is left
+	waiting []*caller // in the order in which they came
+	latest  time.Time // when the last one came
+	rude    time.Time // until when nobody is let go first
+}
+
+type caller struct {
+	came time.Time
+	gone chan struct{} // closed when it waits no more
 }
 
 // NewCallers returns those of a process that nobody has called yet.
 func NewCallers(clock func() time.Time) *Callers { return &Callers{clock: clock} }
 
-// come says that a caller waits from now on, until leave.
-func (c *Callers) come() {
+// come says that a caller waits from now on, until it leaves.
+func (c *Callers) come() *caller {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting++; c.waiting == 1 {
-		c.gone = make(chan struct{})
-	}
 	c.latest = c.clock()
+	one := &caller{came: c.latest, gone: make(chan struct{})}
+	c.waiting = append(c.waiting, one)
+	return one
 }
 
-func (c *Callers) leave() {
+func (c *Callers) leave(one *caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting--; c.waiting == 0 {
-		close(c.gone)
-	}
+	i := slices.Index(c.waiting, one)
+	c.waiting = slices.Delete(c.waiting, i, i+1)
+	close(one.gone)
 }
 
 // Lately reports whether a caller came within the last second, so that the next
@@ -55,46 +61,44 @@ func (c *Callers) Lately() bool {
 	return c.clock().Sub(c.latest) < latelyTime
 }
 
-// letIn says what to wait for so that callers can go first, and how long at most;
-// nil if there is none.
-func (c *Callers) letIn() (gone <-chan struct{}, timeMax time.Duration) {
+// newest is the caller who came last, and for how long others make way for it;
+// zero if for nobody.
+func (c *Callers) newest() (one *caller, timeLeft time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == 0 {
+	if len(c.waiting) == 0 {
 		return nil, 0
 	}
-	return c.gone, callerTimeMax - c.clock().Sub(c.latest)
+	now := c.clock()
+	if now.Before(c.rude) {
+		return nil, 0
+	}
+	one = c.waiting[len(c.waiting)-1]
+	return one, min(callerTimeMax-now.Sub(one.came), callerTimeMax)
 }
 
-// Courtesy is how one worker treats callers.
-type Courtesy struct {
-	callers *Callers
-	rude    time.Time // until when it lets nobody go first
-}
-
-// Courtesy returns that of a worker which has let nobody go first yet.
-func (c *Callers) Courtesy() *Courtesy { return &Courtesy{callers: c} }
-
-// Show lets callers go first: it waits until none is left, the last has been there
-// for 20 ms, or ctx ends. Then the worker works for as long as it waited, whoever
-// comes, so that work goes on however many callers there are. It costs little where
-// there are none.
-func (c *Courtesy) Show(ctx context.Context) {
-	gone, timeMax := c.callers.letIn()
-	if gone == nil || timeMax <= 0 {
+// LetGoFirst waits until no caller is left who came within the last 20 ms, but no
+// longer than that and only until ctx ends. Then nobody is let go first for as long
+// as that took, so that work goes on however many callers there are. It costs little
+// where there are none.
+func (c *Callers) LetGoFirst(ctx context.Context) {
+	one, timeLeft := c.newest()
+	if timeLeft <= 0 {
 		return
 	}
-	began := c.callers.clock()
-	if began.Before(c.rude) {
-		return
+	began := c.clock()
+	ctx, cancel := context.WithTimeout(ctx, callerTimeMax)
+	defer cancel()
+	for timeLeft > 0 && ctx.Err() == nil {
+		select {
+		case <-one.gone:
+		case <-time.After(timeLeft):
+		case <-ctx.Done():
+		}
+		one, timeLeft = c.newest()
 	}
-	timer := time.NewTimer(timeMax)
-	defer timer.Stop()
-	select {
-	case <-gone:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	ended := c.callers.clock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ended := c.clock()
 	c.rude = ended.Add(ended.Sub(began))
 }

@@ -21,8 +21,7 @@ const pollInterval = 200 * time.Millisecond
 // it; without a bound Run returns at its end even then. Errors: ErrNotActive,
 // fault.Unavailable; nothing is recorded then.
 func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
-	s.Callers.come()
-	defer s.Callers.leave()
+	defer s.Callers.leave(s.Callers.come())
 	r, err := s.fresh(&req)
 	if err != nil {
 		return Execution{}, err

@@ -22,6 +22,6 @@ func TestBothSidesKnowTheCallers(t *testing.T) {
 		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
-	require.NoError(t, s.Stop(context.Background()))
 }

@@ -1,6 +1,7 @@
 package queries_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -74,33 +75,15 @@ func TestInMonthFindsByTheID(t *testing.T) {
 	q, tenant, id := queries.New(), uuid.New(), pgtest.NewID(t)
 	ctx, db := postgres.WithTenant(t.Context(), tenant), queries.InMonth(pool, id)
 	statements := []func() error{
-		func() error {
-			_, err := q.ExecutionGetStatus(ctx, db, queries.ExecutionGetStatusParams{ID: id})
-			return err
-		},
-		func() error {
-			_, err := q.ExecutionGetOutput(ctx, db, queries.ExecutionGetOutputParams{ID: id})
-			return err
-		},
-		func() error {
-			_, err := q.ExecutionGetInput(ctx, db, queries.ExecutionGetInputParams{ID: id})
-			return err
-		},
-		func() error {
-			_, err := q.ExecutionGetState(ctx, db, queries.ExecutionGetStateParams{ID: id})
-			return err
-		},
-		func() error { _, err := q.ExecutionGet(ctx, db, queries.ExecutionGetParams{ID: id}); return err },
-		func() error { _, err := q.ExecutionLease(ctx, db, queries.ExecutionLeaseParams{ID: id}); return err },
-		func() error { _, err := q.ExecutionLetGo(ctx, db, queries.ExecutionLetGoParams{ID: id}); return err },
-		func() error {
-			_, err := q.ExecutionCheckpoint(ctx, db, queries.ExecutionCheckpointParams{ID: id, State: []byte(`{}`)})
-			return err
-		},
-		func() error {
-			_, err := q.ExecutionFinish(ctx, db, queries.ExecutionFinishParams{ID: id, Tags: []string{}, Result: []byte(`{}`)})
-			return err
-		},
+		asking(ctx, db, q.ExecutionGetStatus, queries.ExecutionGetStatusParams{ID: id}),
+		asking(ctx, db, q.ExecutionGetOutput, queries.ExecutionGetOutputParams{ID: id}),
+		asking(ctx, db, q.ExecutionGetInput, queries.ExecutionGetInputParams{ID: id}),
+		asking(ctx, db, q.ExecutionGetState, queries.ExecutionGetStateParams{ID: id}),
+		asking(ctx, db, q.ExecutionGet, queries.ExecutionGetParams{ID: id}),
+		asking(ctx, db, q.ExecutionLease, queries.ExecutionLeaseParams{ID: id}),
+		asking(ctx, db, q.ExecutionLetGo, queries.ExecutionLetGoParams{ID: id}),
+		asking(ctx, db, q.ExecutionCheckpoint, queries.ExecutionCheckpointParams{ID: id, State: []byte(`{}`)}),
+		asking(ctx, db, q.ExecutionFinish, queries.ExecutionFinishParams{ID: id, Tags: []string{}, Result: []byte(`{}`)}),
 	}
 	for range 8 {
 		for _, statement := range statements {
@@ -123,5 +106,13 @@ func TestInMonthFindsByTheID(t *testing.T) {
 		plan := strings.Join(lines, "\n")
 		require.Regexp(t, `using executions_\d+_(pkey|id_idx) on executions_\d+\b`, plan)
 		require.Regexp(t, `Index Cond: \((e\.)?id = \$\d+\)`, plan, "of any id")
+	}
+}
+
+// asking is a statement about an execution, whatever it answers.
+func asking[Params, Answer any](ctx context.Context, db queries.DBTX, statement func(context.Context, queries.DBTX, Params) (Answer, error), params Params) func() error {
+	return func() error {
+		_, err := statement(ctx, db, params)
+		return err
 	}
 }

@@ -61,8 +61,8 @@ func (c *Callers) Lately() bool {
 	return c.clock().Sub(c.latest) < latelyTime
 }
 
-// newest is the caller who came last, and for how long others make way for it;
-// zero if for nobody.
+// newest is the caller who came last, and for how long others make way for it: not
+// at all if nobody waits, it has been there for long, or it is the turn of the work.
 func (c *Callers) newest() (one *caller, timeLeft time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

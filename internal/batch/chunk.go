@@ -46,23 +46,29 @@ type checkedPortion struct {
 // what is to be stored.
 func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 	columns, items := newColumnSet(p.columns...), make([]checked, len(p.items))
-	var text []byte
+	var rows rowWriter
 	for i := range p.items {
 		it := &p.items[i]
+		isWritten := rows.write(it)
+		if !isWritten {
+			it.read()
+		}
 		faults := it.faults
 		if !it.isBroken {
 			var filled map[string]any
 			filled, faults = plan.CheckInput(it.input)
 			if faults = merge(it.faults, faults); len(faults) == 0 {
-				it.input = filled
+				it.input, isWritten = filled, isWritten && !plan.FillsDefaults()
 			}
 		}
-		columns.addLeaves(it.input)
 		var err error
-		if text, err = exactjson.Append(text[:0], it.input); err != nil {
-			return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
+		if !isWritten {
+			columns.addLeaves(it.input)
+			if rows.text, err = exactjson.Append(rows.text[:0], it.input); err != nil {
+				return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
+			}
 		}
-		items[i] = checked{fileName: it.fileName, row: it.row, borrowerID: borrowerOf(it.input), input: string(text)}
+		items[i] = checked{fileName: it.fileName, row: it.row, borrowerID: borrowerOf(it.input), input: string(rows.text)}
 		if len(faults) > 0 {
 			if items[i].result, err = refusal(it, faults); err != nil {
 				return checkedPortion{}, err

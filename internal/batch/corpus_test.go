@@ -38,6 +38,7 @@ func readFile(t *testing.T, path string) string {
 		if it, err = r.next(); err != nil {
 			break
 		}
+		it.read()
 		input, encodeErr := exactjson.Encode(it.input)
 		require.NoError(t, encodeErr)
 		line := map[string]any{"row": it.row, "input": json.RawMessage(input)}

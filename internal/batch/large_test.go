@@ -105,6 +105,7 @@ func TestLargeFilesAreReadInLittleMemory(t *testing.T) { //nolint:paralleltest /
 					break
 				}
 				require.NoError(t, err)
+				it.read()
 				require.Empty(t, it.faults)
 			}
 			require.Equal(t, rows, read)

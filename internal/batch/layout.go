@@ -14,8 +14,8 @@ type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
 	nested  []nesting
-	// adjust, unless nil, writes a cell of a spreadsheet as the text it stands for.
-	adjust func(cell string, c *column) string
+	members []member // of the inputs of regular rows; nil if there are no such rows
+	objects int      // that are within these inputs
 }
 
 // ignoredPrefix begins the names of columns that are not read (decisions 6.7).
@@ -73,6 +73,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 	if len(l.columns) == 0 {
 		return nil, &FileError{File: fileName, Row: 1, Reason: "no column has a name that is read"}
 	}
+	l.findMembers()
 	return l, nil
 }
 
@@ -104,11 +105,7 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 		if !c.isIn(cells) {
 			continue
 		}
-		cell := cells[c.position]
-		if l.adjust != nil {
-			cell = l.adjust(cell, c)
-		}
-		value, reason := convert(cell, c.types)
+		value, reason := convert(cells[c.position], c.types)
 		if reason != "" {
 			faults = append(faults, fault.Detail{Field: c.name, Message: reason})
 		}

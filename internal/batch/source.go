@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"tranche/internal/fault"
 )
@@ -15,6 +16,18 @@ type item struct {
 	input    map[string]any
 	faults   []fault.Detail // what does not fit the input schema's types
 	isBroken bool           // the input is not what the source means: faults say why
+
+	// A row of a table has its cells in place of input and faults, until it is read.
+	layout *layout
+	cells  []string
+}
+
+// read has the layout of a row make its input.
+func (it *item) read() {
+	if it.layout != nil {
+		it.input, it.faults = it.layout.item(it.cells)
+		it.layout, it.cells = nil, nil
+	}
 }
 
 // itemReader gives the items of a source in their order.
@@ -80,8 +93,14 @@ type tableReader struct {
 	fileName string
 	rows     rowReader
 	layout   *layout
-	read     int // bytes of the last row
+	// adjust, unless nil, writes a cell of the last row of a spreadsheet as the text it stands for.
+	adjust func(cell string, c *column) string
+	read   int      // bytes of the last row
+	room   []string // of cells, for many rows
 }
+
+// roomCells is for how many cells room is made at a time.
+const roomCells = 1024
 
 // openItems begins to read a file of items. Faults of the file are *FileError.
 func openItems(fileName string, source io.Reader, schema map[string]any) (itemReader, error) {
@@ -114,8 +133,7 @@ func newTableReader(f *file, rows rowReader, schema map[string]any, adjust func(
 	if err != nil {
 		return nil, err
 	}
-	l.adjust = adjust
-	return &tableReader{fileName: f.name, rows: rows, layout: l}, nil
+	return &tableReader{fileName: f.name, rows: rows, layout: l, adjust: adjust}, nil
 }
 
 func (r *tableReader) next() (item, error) {
@@ -128,11 +146,28 @@ func (r *tableReader) next() (item, error) {
 	for _, cell := range cells {
 		r.read += len(cell)
 	}
-	input, faults := r.layout.item(cells)
+	it := item{fileName: r.fileName, row: r.rows.line(), layout: r.layout, cells: r.keep(cells)}
 	if isBroken {
-		faults = []fault.Detail{{Field: broken.column, Message: broken.reason}}
+		it.read()
+		it.faults, it.isBroken = []fault.Detail{{Field: broken.column, Message: broken.reason}}, true
 	}
-	return item{fileName: r.fileName, row: r.rows.line(), input: input, faults: faults, isBroken: isBroken}, nil
+	return it, nil
+}
+
+// keep returns a copy of cells, which the next row replaces, adjusted.
+func (r *tableReader) keep(cells []string) []string {
+	if len(cells) > cap(r.room)-len(r.room) {
+		r.room = make([]string, 0, max(len(cells), roomCells))
+	}
+	begin := len(r.room)
+	r.room = append(r.room, cells...)
+	cells = slices.Clip(r.room[begin:])
+	for i := range r.layout.columns {
+		if c := &r.layout.columns[i]; r.adjust != nil && c.isIn(cells) {
+			cells[c.position] = r.adjust(cells[c.position], c)
+		}
+	}
+	return cells
 }
 
 func (r *tableReader) skip() error {

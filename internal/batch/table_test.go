@@ -58,6 +58,7 @@ func readAll(fileName string, source io.Reader) ([]item, error) {
 		if err != nil {
 			return items, err
 		}
+		it.read()
 		items = append(items, it)
 	}
 }
@@ -185,6 +186,7 @@ func TestTablePassesOverBrokenQuotes(t *testing.T) {
 		want.fileName = "a.csv"
 		got, err := r.next()
 		require.NoError(t, err)
+		got.read()
 		require.Equal(t, want, got)
 	}
 	passed, err = skip(r, 2)
@@ -344,6 +346,7 @@ func TestSkipPassesOverItems(t *testing.T) {
 	require.Equal(t, 2, n)
 	it, err := r.next()
 	require.NoError(t, err)
+	it.read()
 	require.Equal(t, "c", it.input["name"])
 	require.Equal(t, 5, it.row)
 	n, err = skip(r, 2)

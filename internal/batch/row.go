@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"slices"
+
+	"tranche/internal/exactjson"
+)
+
+// Nearly all rows are regular: they have as many cells as the header, and each fits
+// its property's type. Their inputs have the same members, so the order in which
+// these are written is found once, and the objects are used again for the next row.
+
+// member is a member of the inputs of regular rows: the value of a column, or an
+// object of further members.
+type member struct {
+	name    string
+	text    string // the name as it is written, with its colon
+	column  *column
+	members []member // of an object, in the order of their names
+	object  int      // its position among the objects of an input
+}
+
+// findMembers leaves members nil where a row can be at odds with the header in more
+// ways than the writer of regular rows knows.
+func (l *layout) findMembers() {
+	if len(l.nested) > 0 || slices.Contains(l.named, false) {
+		return
+	}
+	columns := make([]*column, len(l.columns))
+	for i := range l.columns {
+		columns[i] = &l.columns[i]
+		if columns[i].types.has(typeObject) {
+			return // of which the columns are not known before
+		}
+	}
+	slices.SortFunc(columns, func(a, b *column) int { return slices.Compare(a.path, b.path) })
+	if members, err := l.membersOf(columns, 0); err == nil {
+		l.members = members
+	}
+}
+
+// membersOf returns the members that columns are or are within, whose paths are
+// sorted and differ only from depth on.
+func (l *layout) membersOf(columns []*column, depth int) (members []member, err error) {
+	for len(columns) > 0 {
+		first, n := columns[0], 1
+		for n < len(columns) && columns[n].path[depth] == first.path[depth] {
+			n++
+		}
+		m := member{name: first.path[depth]}
+		text, err := exactjson.Encode(m.name)
+		if err != nil {
+			return nil, err
+		}
+		m.text = string(text) + ":"
+		if len(first.path) == depth+1 {
+			m.column = first
+		} else {
+			m.object = l.objects
+			l.objects++
+			if m.members, err = l.membersOf(columns[:n], depth+1); err != nil {
+				return nil, err
+			}
+		}
+		members, columns = append(members, m), columns[n:]
+	}
+	return members, nil
+}
+
+// rowWriter makes the inputs of regular rows, one after the other: as values and as
+// JSON at once. A row's input is valid until the next is written.
+type rowWriter struct {
+	layout *layout
+	cells  []string
+	input  map[string]any
+	inner  []map[string]any // the objects within
+	text   []byte
+}
+
+// write reports whether the item is a regular row; then it has its input, and the
+// text is that of the input.
+func (w *rowWriter) write(it *item) bool {
+	if it.layout == nil || it.layout.members == nil || len(it.cells) != len(it.layout.named) {
+		return false
+	}
+	if w.layout != it.layout {
+		w.layout, w.input, w.inner = it.layout, map[string]any{}, make([]map[string]any, it.layout.objects)
+		for i := range w.inner {
+			w.inner[i] = map[string]any{}
+		}
+	}
+	w.cells, w.text = it.cells, w.text[:0]
+	isRegular := w.object(w.input, w.layout.members)
+	if isRegular {
+		it.input = w.input
+	}
+	return isRegular
+}
+
+// object writes an object of the row's cells.
+func (w *rowWriter) object(object map[string]any, members []member) (isRegular bool) {
+	clear(object)
+	w.text = append(w.text, '{')
+	for i := range members {
+		m, before := &members[i], len(w.text)
+		if len(object) > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.text = append(w.text, m.text...)
+		isThere, isRegular := w.member(object, m)
+		if !isRegular {
+			return false
+		}
+		if !isThere {
+			w.text = w.text[:before]
+		}
+	}
+	w.text = append(w.text, '}')
+	return true
+}
+
+// member writes the value of a member, unless its cells are empty.
+func (w *rowWriter) member(object map[string]any, m *member) (isThere, isRegular bool) {
+	if m.column == nil {
+		inner := w.inner[m.object]
+		isRegular = w.object(inner, m.members)
+		if len(inner) > 0 {
+			object[m.name] = inner
+		}
+		return len(inner) > 0, isRegular
+	}
+	cell := w.cells[m.column.position]
+	if cell == "" {
+		return false, true
+	}
+	value, reason := convert(cell, m.column.types)
+	if reason != "" {
+		return true, false
+	}
+	object[m.name] = value
+	text, err := exactjson.Append(w.text, value)
+	w.text = text
+	return true, err == nil
+}

@@ -42,14 +42,14 @@ type checkedPortion struct {
 	items   []checked
 }
 
-// check fills in the defaults of a portion's items, validates them and writes
-// what is to be stored.
+// check makes the inputs of a portion's rows, fills in the defaults of its items,
+// validates them and writes what is to be stored.
 func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 	columns, items := newColumnSet(p.columns...), make([]checked, len(p.items))
 	var rows rowWriter
 	for i := range p.items {
 		it := &p.items[i]
-		isWritten := rows.write(it)
+		isWritten := rows.write(it) // its leaves are columns that the source declares
 		if !isWritten {
 			it.read()
 		}
@@ -58,7 +58,7 @@ func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 			var filled map[string]any
 			filled, faults = plan.CheckInput(it.input)
 			if faults = merge(it.faults, faults); len(faults) == 0 {
-				it.input, isWritten = filled, isWritten && !plan.FillsDefaults()
+				it.input, isWritten = filled, isWritten && !plan.FillsDefaults() // what is written is without them
 			}
 		}
 		var err error

@@ -14,8 +14,8 @@ type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
 	nested  []nesting
-	members []member // of the inputs of regular rows; nil if there are no such rows
-	objects int      // that are within these inputs
+	members []member // of the inputs of regular rows, in the order in which they are written; nil if no row is taken for one
+	objects int      // how many objects are within such an input
 }
 
 // ignoredPrefix begins the names of columns that are not read (decisions 6.7).

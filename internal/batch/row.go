@@ -6,9 +6,10 @@ import (
 	"tranche/internal/exactjson"
 )
 
-// Nearly all rows are regular: they have as many cells as the header, and each fits
-// its property's type. Their inputs have the same members, so the order in which
-// these are written is found once, and the objects are used again for the next row.
+// Nearly all rows are regular: they have as many cells as the header, and each that
+// is not empty fits its property's type. Their inputs have the same members but for
+// empty cells, so the order in which these are written is found once, and the objects
+// are used again for the next row.
 
 // member is a member of the inputs of regular rows: the value of a column, or an
 // object of further members.
@@ -17,11 +18,12 @@ type member struct {
 	text    string // the name as it is written, with its colon
 	column  *column
 	members []member // of an object, in the order of their names
-	object  int      // its position among the objects of an input
+	object  int      // of an object: its place in rowWriter.inner
 }
 
-// findMembers leaves members nil where a row can be at odds with the header in more
-// ways than the writer of regular rows knows.
+// findMembers finds what the inputs of regular rows are made of. There are none where
+// a column has no name or is within another, of which only item tells the faults, or
+// can be an object: no input of a regular row has other leaves than the columns.
 func (l *layout) findMembers() {
 	if len(l.nested) > 0 || slices.Contains(l.named, false) {
 		return
@@ -30,7 +32,7 @@ func (l *layout) findMembers() {
 	for i := range l.columns {
 		columns[i] = &l.columns[i]
 		if columns[i].types.has(typeObject) {
-			return // of which the columns are not known before
+			return
 		}
 	}
 	slices.SortFunc(columns, func(a, b *column) int { return slices.Compare(a.path, b.path) })
@@ -41,7 +43,8 @@ func (l *layout) findMembers() {
 
 // membersOf returns the members that columns are or are within, whose paths are
 // sorted and differ only from depth on.
-func (l *layout) membersOf(columns []*column, depth int) (members []member, err error) {
+func (l *layout) membersOf(columns []*column, depth int) ([]member, error) {
+	var members []member
 	for len(columns) > 0 {
 		first, n := columns[0], 1
 		for n < len(columns) && columns[n].path[depth] == first.path[depth] {
@@ -68,7 +71,7 @@ func (l *layout) membersOf(columns []*column, depth int) (members []member, err 
 }
 
 // rowWriter makes the inputs of regular rows, one after the other: as values and as
-// JSON at once. A row's input is valid until the next is written.
+// JSON at once. An input is valid until the next call of write.
 type rowWriter struct {
 	layout *layout
 	cells  []string
@@ -97,8 +100,8 @@ func (w *rowWriter) write(it *item) bool {
 	return isRegular
 }
 
-// object writes an object of the row's cells.
-func (w *rowWriter) object(object map[string]any, members []member) (isRegular bool) {
+// object writes an object of the row's cells, and reports whether they are regular.
+func (w *rowWriter) object(object map[string]any, members []member) bool {
 	clear(object)
 	w.text = append(w.text, '{')
 	for i := range members {

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,22 +19,25 @@ func TestRegularRows(t *testing.T) {
 	t.Parallel()
 	const seed = 22
 	random := rand.New(rand.NewPCG(seed, 0))
-	headers := map[string]bool{ // whether there are regular rows
-		"name,amount,months,owner,grade,tags,address.zip,address.floor":        true,
-		"address.floor,tags,x.y.z,x.y.a,x.b,_note,owner,name,amount,other,ä<>": true,
-		"borrowerId,é.\"q\".z,é.\"q\".b":                                       true,
-		"name,amount,,grade":                                                   false, // a column without a name
-		"name,address,address.zip":                                             false, // one within another
-		"name,meta,amount":                                                     false, // an object as JSON
+	headers := []struct {
+		names      string
+		hasRegular bool
+	}{
+		{"name,amount,months,owner,grade,tags,address.zip,address.floor", true},
+		{"address.floor,tags,x.y.z,x.y.a,x.b,_note,owner,name,amount,other,ä<>", true},
+		{"borrowerId,é.\"q\".z,é.\"q\".b", true},
+		{"name,amount,,grade", false},       // a column without a name
+		{"name,address,address.zip", false}, // one within another
+		{"name,meta,amount", false},         // an object as JSON
 	}
 	cells := []string{
 		"", "", "Zoë", "a<b>&c", "line\nbreak", "1", "-12.50", "1e400", "007", "TRUE", "false", "A", "[1, {\"b\": 2.50}]", "[", "{\"a\": {\"b\": 1}}",
 		"{}", "'=1+1", "\x00", "\xff", " 12 ", "\u2028", strings.Repeat("9", 400),
 	}
-	for header, hasRegular := range headers {
+	for _, header := range headers {
 		for _, schema := range []string{regularSchema, strings.Replace(regularSchema, `"maximum"`, `"default": 7, "maximum"`, 1)} {
 			plan := planOf(t, schema)
-			l, err := newLayout("a.csv", strings.Split(header, ","), decodeObject(schema))
+			l, err := newLayout("a.csv", strings.Split(header.names, ","), decodeObject(schema))
 			require.NoError(t, err)
 			generic := *l
 			generic.members = nil
@@ -56,12 +60,12 @@ func TestRegularRows(t *testing.T) {
 				read.items = append(read.items, item{fileName: "a.csv", row: row, layout: &generic, cells: values})
 			}
 			var w rowWriter
-			require.Equal(t, hasRegular, slices.ContainsFunc(written.items, func(it item) bool { return w.write(&it) }), header)
+			require.Equal(t, header.hasRegular, slices.ContainsFunc(written.items, func(it item) bool { return w.write(&it) }), header.names)
 			got, err := written.check(plan)
 			require.NoError(t, err)
 			want, err := read.check(plan)
 			require.NoError(t, err)
-			require.Equal(t, want, got, header)
+			require.Equal(t, want, got, header.names)
 		}
 	}
 }
@@ -80,4 +84,33 @@ func planOf(t *testing.T, schema string) *workflow.Plan {
 	plan, err := workflow.Compile(parsed, types)
 	require.NoError(t, err)
 	return plan
+}
+
+// Rows that wait to be checked keep what they have, and nothing of their neighbours.
+func TestRowsKeepLittle(t *testing.T) {
+	const rows, most = 50, 4 << 20
+	for name, file := range map[string]string{
+		"empty cells at the end": "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"\n", rows),
+		"cells too many":         "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"y\n", rows),
+		"long cells":             "name,note\n" + strings.Repeat("x,"+strings.Repeat("y", 500_000)+"\n", rows),
+	} {
+		r, err := openItems("a.csv", strings.NewReader(file), loanSchema)
+		require.NoError(t, err)
+		before, items := uint64(0), make([]item, rows)
+		for i := range items {
+			items[i], err = r.next()
+			require.NoError(t, err)
+			switch {
+			case i == 0:
+				before = liveHeap() // with what the reader itself needs for such rows
+			case name == "long cells":
+				items[i-1] = item{} // as when its portion is over
+			}
+		}
+		grown := max(liveHeap(), before) - before
+		t.Logf("%s: %d bytes", name, grown)
+		require.Less(t, grown, uint64(most), name)
+		require.Equal(t, rows+1, items[rows-1].row)
+		runtime.KeepAlive(r) // and the file, which was there before
+	}
 }

@@ -17,7 +17,8 @@ type item struct {
 	faults   []fault.Detail // what does not fit the input schema's types
 	isBroken bool           // the input is not what the source means: faults say why
 
-	// A row of a table has its cells in place of input and faults, until it is read.
+	// Most rows of a table have these in place of input and faults, until read or a
+	// rowWriter makes the input.
 	layout *layout
 	cells  []string
 }
@@ -95,12 +96,8 @@ type tableReader struct {
 	layout   *layout
 	// adjust, unless nil, writes a cell of the last row of a spreadsheet as the text it stands for.
 	adjust func(cell string, c *column) string
-	read   int      // bytes of the last row
-	room   []string // of cells, for many rows
+	read   int // bytes of the last row
 }
-
-// roomCells is for how many cells room is made at a time.
-const roomCells = 1024
 
 // openItems begins to read a file of items. Faults of the file are *FileError.
 func openItems(fileName string, source io.Reader, schema map[string]any) (itemReader, error) {
@@ -146,28 +143,26 @@ func (r *tableReader) next() (item, error) {
 	for _, cell := range cells {
 		r.read += len(cell)
 	}
-	it := item{fileName: r.fileName, row: r.rows.line(), layout: r.layout, cells: r.keep(cells)}
-	if isBroken {
-		it.read()
-		it.faults, it.isBroken = []fault.Detail{{Field: broken.column, Message: broken.reason}}, true
-	}
-	return it, nil
-}
-
-// keep returns a copy of cells, which the next row replaces, adjusted.
-func (r *tableReader) keep(cells []string) []string {
-	if len(cells) > cap(r.room)-len(r.room) {
-		r.room = make([]string, 0, max(len(cells), roomCells))
-	}
-	begin := len(r.room)
-	r.room = append(r.room, cells...)
-	cells = slices.Clip(r.room[begin:])
-	for i := range r.layout.columns {
-		if c := &r.layout.columns[i]; r.adjust != nil && c.isIn(cells) {
+	columns := r.layout.columns
+	for i := range columns {
+		if c := &columns[i]; r.adjust != nil && c.isIn(cells) {
 			cells[c.position] = r.adjust(cells[c.position], c)
 		}
 	}
-	return cells
+	for len(cells) > len(r.layout.named) && cells[len(cells)-1] == "" {
+		cells = cells[:len(cells)-1] // a row may end in any number of them
+	}
+	it := item{fileName: r.fileName, row: r.rows.line(), layout: r.layout, cells: cells}
+	switch {
+	case isBroken:
+		it.read()
+		it.faults, it.isBroken = []fault.Detail{{Field: broken.column, Message: broken.reason}}, true
+	case len(cells) > len(r.layout.named):
+		it.read() // what it has too much is not kept
+	default:
+		it.cells = slices.Clone(cells) // the next row replaces them
+	}
+	return it, nil
 }
 
 func (r *tableReader) skip() error {

@@ -25,9 +25,11 @@ func BenchmarkReadItems(b *testing.B) {
 	r, err := openItems("loans.csv", strings.NewReader(file.String()), loanSchema)
 	require.NoError(b, err)
 	for range b.N {
-		if _, err := r.next(); err != nil {
+		it, err := r.next()
+		if err != nil {
 			b.Fatal(err)
 		}
+		it.read()
 	}
 	_, err = r.next()
 	require.True(b, errors.Is(err, io.EOF))

@@ -74,7 +74,7 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		}
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: id, Plan: plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
-		}, []byte(input))
+		}, input)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 	items := make([]*ended, len(c.row.Inputs))
 	for i, text := range c.row.Inputs {
-		input, err := exactjson.Decode([]byte(text))
+		input, err := exactjson.DecodeText(text)
 		if err != nil {
 			return nil, fmt.Errorf("read input %d of chunk %d of batch %s: %w", i, c.first, c.batchID, err)
 		}

@@ -158,7 +158,7 @@ func cellOf(leaf string) (string, error) {
 		text, err := unquote(leaf)
 		return escape(text), err
 	case leaf[0] == '[', leaf[0] == '{':
-		value, err := exactjson.Decode([]byte(leaf))
+		value, err := exactjson.DecodeText(leaf)
 		if err != nil {
 			return "", err
 		}

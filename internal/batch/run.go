@@ -172,7 +172,7 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, Plan: plan, Custom: custom, IsTest: row.IsTest,
 			Attempt: int(row.Attempt), Tags: row.Tags,
-		}, row.Input)
+		}, string(row.Input))
 		if err != nil {
 			return err
 		}
@@ -205,9 +205,9 @@ func customOf(batchID uuid.UUID, text []byte) (any, error) {
 
 // runPure runs one item on its input. A fault of the service ends the item as
 // failed, so that it does not keep the others of its range from ending.
-func (s *Service) runPure(ctx context.Context, item execution.Item, text []byte) (*ended, error) {
+func (s *Service) runPure(ctx context.Context, item execution.Item, text string) (*ended, error) {
 	e := &ended{startedAt: s.Clock()}
-	input, err := exactjson.Decode(text)
+	input, err := exactjson.DecodeText(text)
 	if err == nil {
 		object, _ := input.(map[string]any)
 		item.Input, item.BorrowerID = input, execution.BorrowerOf(object)

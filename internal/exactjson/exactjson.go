@@ -37,13 +37,24 @@ func (e *Error) Error() string {
 func Decode(text []byte) (any, error) {
 	r, _ := readers.Get().(*reader)
 	defer readers.Put(r)
-	r.text, r.at, r.shared, r.build = text, 0, "", true
+	r.text = text
 	if len(text) <= sharedMax {
 		r.shared = string(text)
 	}
-	v, err := r.read()
-	r.forget()
-	return v, err
+	return r.decode()
+}
+
+// DecodeText is Decode of a text that is in memory for as long as its value: parts
+// of a short one are the value's, without a copy.
+func DecodeText(text string) (any, error) {
+	if len(text) > sharedMax {
+		return Decode([]byte(text))
+	}
+	r, _ := readers.Get().(*reader)
+	defer readers.Put(r)
+	r.room = append(r.room[:0], text...)
+	r.text, r.shared = r.room, text
+	return r.decode()
 }
 
 // Check reports what Decode would refuse, without building the value.

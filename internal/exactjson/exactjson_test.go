@@ -89,6 +89,9 @@ func requireAgrees(t require.TestingT, text string) {
 	if err == nil {
 		require.Equal(t, want, got)
 	}
+	ofText, ofTextErr := exactjson.DecodeText(text)
+	require.Equal(t, err, ofTextErr)
+	require.Equal(t, got, ofText)
 	require.Equal(t, err == nil, exactjson.Check([]byte(text)) == nil)
 }
 
@@ -132,6 +135,25 @@ func TestAppendHTML(t *testing.T) {
 const small = `{"borrowerId":"B-0001234","firstName":"Maria","lastName":"Santos-1234","email":"maria.santos.1234@example.com",` +
 	`"income":3234.34,"debt":334.10,"amount":2234.00,"months":36,"score":684,"purpose":"home improvement",` +
 	`"address":{"street":"12 Long Avenue","zip":"02234","city":"Springfield"}}`
+
+// The room in which texts are read is used again, and not by the values of earlier ones.
+func TestDecodeTextLeavesValuesAlone(t *testing.T) {
+	t.Parallel()
+	first, err := exactjson.DecodeText(`{"name": "Ann", "amount": 12.50, "note": "a\nb"}`)
+	require.NoError(t, err)
+	_, err = exactjson.DecodeText(`{"NAME": "BOB", "AMOUNT": 99.99, "NOTE": "x\ty"}`)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"name": "Ann", "amount": json.Number("12.50"), "note": "a\nb"}, first)
+}
+
+func BenchmarkDecodeText(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := exactjson.DecodeText(small); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
 
 func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()

@@ -27,6 +27,7 @@ type reader struct {
 	// open are the members of the objects that are being read, so that each is
 	// made in its size.
 	open []member
+	room []byte // where the text is read, if it was not bytes
 }
 
 // readers are kept for the room of their open members.
@@ -36,6 +37,13 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 
 // openKept is the most members that a reader keeps room for.
 const openKept = 256
+
+// decode reads the text and lets go of it.
+func (r *reader) decode() (any, error) {
+	r.at, r.build = 0, true
+	defer r.forget()
+	return r.read()
+}
 
 // forget makes the reader fit to be kept: it holds nothing of the text.
 func (r *reader) forget() {

@@ -87,6 +87,7 @@ func planOf(t *testing.T, schema string) *workflow.Plan {
 }
 
 // Rows that wait to be checked keep what they have, and nothing of their neighbours.
+// It measures the heap of the process, so no other test runs beside it.
 func TestRowsKeepLittle(t *testing.T) {
 	const rows, most = 50, 4 << 20
 	for name, file := range map[string]string{

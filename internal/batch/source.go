@@ -143,12 +143,7 @@ func (r *tableReader) next() (item, error) {
 	for _, cell := range cells {
 		r.read += len(cell)
 	}
-	columns := r.layout.columns
-	for i := range columns {
-		if c := &columns[i]; r.adjust != nil && c.isIn(cells) {
-			cells[c.position] = r.adjust(cells[c.position], c)
-		}
-	}
+	r.adjustAll(cells)
 	for len(cells) > len(r.layout.named) && cells[len(cells)-1] == "" {
 		cells = cells[:len(cells)-1] // a row may end in any number of them
 	}
@@ -163,6 +158,18 @@ func (r *tableReader) next() (item, error) {
 		it.cells = slices.Clone(cells) // the next row replaces them
 	}
 	return it, nil
+}
+
+// adjustAll adjusts the cells of the last row that are read.
+func (r *tableReader) adjustAll(cells []string) {
+	if r.adjust == nil {
+		return
+	}
+	for i := range r.layout.columns {
+		if c := &r.layout.columns[i]; c.isIn(cells) {
+			cells[c.position] = r.adjust(cells[c.position], c)
+		}
+	}
 }
 
 func (r *tableReader) skip() error {

@@ -27,10 +27,10 @@ type reader struct {
 	// open are the members of the objects that are being read, so that each is
 	// made in its size.
 	open []member
-	room []byte // where the text is read, if it was not bytes
+	room []byte // where a short text is read that did not come as bytes
 }
 
-// readers are kept for the room of their open members.
+// readers are kept for their room and that of their open members.
 //
 //nolint:gochecknoglobals // a pool is shared by its nature
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -45,7 +45,7 @@ func (r *reader) decode() (any, error) {
 	return r.read()
 }
 
-// forget makes the reader fit to be kept: it holds nothing of the text.
+// forget makes the reader fit to be kept: it holds nothing of what was handed to it.
 func (r *reader) forget() {
 	r.text, r.shared = nil, ""
 	if cap(r.open) > openKept {

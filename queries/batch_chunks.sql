@@ -14,7 +14,7 @@ ORDER BY c.first_item LIMIT @chunks_max;
 -- lets it begin or wants it cancelled. No row: its items are recorded.
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
-    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -139,7 +139,7 @@ FROM whole CROSS JOIN LATERAL (
     FROM (SELECT unnest(whole.item_indexes) AS item_index, unnest(whole.row_numbers) AS row_number, unnest(whole.file_names) AS file_name, unnest(whole.inputs) AS input) AS i
     WHERE i.item_index >= @moved_from::integer) AS moved;
 
--- name: BatchChunkDelete :exec
+-- name: BatchChunkDelete :execrows
 -- Removes a chunk all of whose items are recorded, unless another has taken it.
 DELETE FROM batch_chunks
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;
@@ -199,7 +199,7 @@ WITH chunk AS (
     SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF(@workflow_type::text, ''),
         b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
-        item.status_code, item.tasks_completed, item.tasks_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
         CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END,
         item.created_at, item.started_at, item.completed_at
     FROM execution_batches b, (

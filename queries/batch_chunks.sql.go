@@ -77,7 +77,7 @@ func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCo
 	return i, err
 }
 
-const batchChunkDelete = `-- name: BatchChunkDelete :exec
+const batchChunkDelete = `-- name: BatchChunkDelete :execrows
 DELETE FROM batch_chunks
 WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
 `
@@ -90,20 +90,23 @@ type BatchChunkDeleteParams struct {
 }
 
 // Removes a chunk all of whose items are recorded, unless another has taken it.
-func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkDeleteParams) error {
-	_, err := db.Exec(ctx, batchChunkDelete,
+func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkDeleteParams) (int64, error) {
+	result, err := db.Exec(ctx, batchChunkDelete,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
 		arg.Token,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchChunkGet = `-- name: BatchChunkGet :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    c.item_indexes, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -122,6 +125,8 @@ type BatchChunkGetRow struct {
 	HolderID    *uuid.UUID
 	HolderLives bool
 	ItemIndexes []int32
+	RowNumbers  []int32
+	FileNames   []string
 	Inputs      []string
 	WorkflowID  uuid.UUID
 	CustomInput []byte
@@ -145,6 +150,8 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 		&i.HolderID,
 		&i.HolderLives,
 		&i.ItemIndexes,
+		&i.RowNumbers,
+		&i.FileNames,
 		&i.Inputs,
 		&i.WorkflowID,
 		&i.CustomInput,
@@ -269,7 +276,7 @@ WITH chunk AS (
     SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($9::text, ''),
         b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
-        item.status_code, item.tasks_completed, item.tasks_failed,
+        NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
         CASE item.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT json_array_elements_text(item.tags::json)) END,
         item.created_at, item.started_at, item.completed_at
     FROM execution_batches b, (

@@ -93,6 +93,31 @@ func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams)
 	return count, err
 }
 
+const batchDraftPackageBegin = `-- name: BatchDraftPackageBegin :one
+UPDATE execution_batches SET draft_package_id = $1::uuid
+WHERE tenant_id = $2 AND id = $3 AND status = 'processing' AND draft_package_id IS NULL
+RETURNING input_columns, output_columns
+`
+
+type BatchDraftPackageBeginParams struct {
+	PackageID uuid.UUID
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+}
+
+type BatchDraftPackageBeginRow struct {
+	InputColumns  []string
+	OutputColumns []string
+}
+
+// No row: the batch has a draft, or its items do not run any more.
+func (q *Queries) BatchDraftPackageBegin(ctx context.Context, db DBTX, arg BatchDraftPackageBeginParams) (BatchDraftPackageBeginRow, error) {
+	row := db.QueryRow(ctx, batchDraftPackageBegin, arg.PackageID, arg.TenantID, arg.ID)
+	var i BatchDraftPackageBeginRow
+	err := row.Scan(&i.InputColumns, &i.OutputColumns)
+	return i, err
+}
+
 const batchDraftPackageReplace = `-- name: BatchDraftPackageReplace :execrows
 UPDATE execution_batches SET draft_package_id = $1::uuid, updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing'

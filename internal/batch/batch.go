@@ -93,6 +93,7 @@ type Service struct {
 	calling  *turns
 	crew     crew // that runs them
 	columns  knownColumns
+	drafts   drafts
 	circuits circuits
 	holdings holdings
 }
@@ -103,6 +104,7 @@ func New(c Config) *Service {
 	s := &Service{
 		Config: c, q: queries.New(),
 		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed), crew: make(crew),
+		drafts: drafts{batches: map[uuid.UUID]*draft{}},
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

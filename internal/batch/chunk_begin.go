@@ -55,12 +55,14 @@ type chunkRun struct {
 	isTest   bool
 	*holding           // of the chunk; nil if there is none or nothing may begin
 	lookedAt time.Time // when it was last known that items may begin
+	draft    *draft
 
 	running  sync.WaitGroup
 	mu       sync.Mutex
-	recorded int   // items of the chunk that are executions now
-	held     bool  // a process that lives holds an item
-	err      error // a *DownError only if there is no other
+	recorded int      // items of the chunk that are executions now
+	ends     []*ended // of the items of the chunk, as far as they were recorded with their end
+	held     bool     // a process that lives holds an item
+	err      error    // a *DownError only if there is no other
 }
 
 // runChunk runs the items of a chunk: in memory, if they have no effects and none
@@ -90,6 +92,9 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 		if err != nil || r.holding == nil {
 			return execution.HeldElsewhere, err
 		}
+		r.ends = make([]*ended, len(r.row.ItemIndexes))
+		r.draft = s.joinDraft(ctx, run.TenantID, run.BatchID)
+		defer r.draft.leave()
 	}
 	isFirst := look.IsWaiting && look.Token == nil
 	func() {
@@ -238,7 +243,13 @@ func (r *chunkRun) end(ctx context.Context) {
 	switch {
 	case r.holding == nil:
 	case r.recorded == len(r.row.ItemIndexes):
-		r.note(execution.Held, r.remove(ctx))
+		wasHeld, err := r.remove(ctx)
+		r.note(execution.Held, err)
+		if wasHeld && len(r.ends) > 0 {
+			r.draft.add(ctx, newDraftPage(&chunkRows{
+				itemIndexes: r.row.ItemIndexes, rowNumbers: r.row.RowNumbers, fileNames: r.row.FileNames, inputs: r.row.Inputs,
+			}, r.ends))
+		}
 	default:
 		r.note(execution.Held, r.letGo(ctx))
 	}

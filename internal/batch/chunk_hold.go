@@ -141,13 +141,17 @@ func (h *holding) letGo(ctx context.Context) error {
 	})
 }
 
-// remove removes the chunk, all of whose items are recorded.
-func (h *holding) remove(ctx context.Context) error {
-	return h.giveBack(ctx, func(ctx context.Context) error {
-		return h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{
+// remove removes the chunk, all of whose items are recorded, and reports whether it
+// was held until then: what is recorded is what came of them here.
+func (h *holding) remove(ctx context.Context) (wasHeld bool, err error) {
+	err = h.giveBack(ctx, func(ctx context.Context) error {
+		chunks, err := h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{
 			TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token,
 		})
+		wasHeld = chunks > 0
+		return err
 	})
+	return wasHeld && err == nil, err
 }
 
 func (h *holding) giveBack(ctx context.Context, write func(context.Context) error) error {

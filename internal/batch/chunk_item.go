@@ -49,6 +49,7 @@ func (it *chunkItem) record(ctx context.Context, f *execution.Finished) error {
 		return err
 	}
 	it.noteWritten()
+	it.ends[it.at] = it.end // nobody else writes this one
 	return nil
 }
 

@@ -42,6 +42,8 @@ type chunk struct {
 // runPureChunk runs the items of a chunk in memory and records them in one
 // transaction. It is left alone while the batch is paused or once it is cancelled.
 func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) error {
+	d := s.joinDraft(ctx, tenantID, batchID)
+	defer d.leave()
 	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
 		return err
@@ -81,9 +83,22 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		items = append(items, item)
 		size += item.size()
 	}
-	recorded, err := s.recording.take(ctx, tenantID, batchID)
+	page := newDraftPage(&chunkRows{
+		itemIndexes: c.row.ItemIndexes, rowNumbers: c.row.RowNumbers, fileNames: c.row.FileNames, inputs: c.row.Inputs,
+	}, items)
+	d.prepare(ctx, page)
+	isRecorded, err := s.recordInTurn(ctx, c, items, leave)
+	if isRecorded {
+		d.add(ctx, page)
+	}
+	return err
+}
+
+// recordInTurn is recordChunk when it is its turn.
+func (s *Service) recordInTurn(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
+	recorded, err := s.recording.take(ctx, c.tenantID, c.batchID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer recorded()
 	if !s.Executions.Callers.Lately() {
@@ -135,10 +150,11 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 // them and feeds the batch: one transaction. It leaves its turn, unless it has
 // already, when it has nothing more to compute: the row of the batch is locked until
 // the commit of the chunk before, which waits for the disk, and so does its own.
-func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) error {
+// Items that were recorded before, or whose chunk is another's now, are passed over.
+func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {
-		return err
+		return false, err
 	}
 	params := queries.BatchChunkRecordParams{
 		TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Token: c.row.Token, WorkflowType: c.workflow.Type,
@@ -166,8 +182,7 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 		if err != nil {
 			return fmt.Errorf("record chunk %d of batch %s: %w", c.first, c.batchID, err)
 		}
-		if chunks == 0 {
-			count.NewColumns = nil // they are not recorded
+		if isRecorded = chunks > 0; !isRecorded {
 			return nil
 		}
 		leave()
@@ -177,11 +192,11 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 		}
 		return s.feed(ctx, tx, c.tenantID, c.batchID, c.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
 	})
-	if err != nil {
-		return err
+	if err != nil || !isRecorded {
+		return false, err
 	}
 	s.columns.note(c.batchID, count.NewColumns)
-	return nil
+	return true, nil
 }
 
 // cancelledItems are the items of a chunk, none of which has run, with the given
@@ -240,5 +255,6 @@ func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, 
 	if err != nil {
 		return err
 	}
-	return s.recordChunk(ctx, c, items, func() {})
+	_, err = s.recordChunk(ctx, c, items, func() {})
+	return err
 }

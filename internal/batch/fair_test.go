@@ -23,7 +23,7 @@ func TestBatchesTakeTurns(t *testing.T) {
 	large, small := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, large, affordability)
 	publish(t, small, affordability)
-	const batches, items = 4, 10_000
+	const batches, items = 4, 16_000
 	var file strings.Builder
 	file.WriteString("borrowerId,income,debt\n")
 	for i := range items {

@@ -47,7 +47,14 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if Status(row.Status) != StatusPostProcessing {
 		return nil
 	}
-	packageID, err := s.replaceDraft(ctx, tenantID, &row)
+	if d := s.takeDraft(ctx, &row); d != nil {
+		err := d.finish(ctx)
+		if err == nil {
+			err = s.writePackage(ctx, tenantID, &row, d.report, d.next)
+		}
+		return s.unlessOvertaken(ctx, tenantID, batchID, d.report.packageID, err)
+	}
+	r, err := s.replaceDraft(ctx, tenantID, &row)
 	if errors.Is(err, errOvertaken) {
 		// Another writer began in between. It may be one that was cut off while its
 		// commit was on its way, so this one begins after it.
@@ -56,29 +63,31 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return err
 	}
-	if err := s.writePackage(ctx, tenantID, packageID, &row); err != nil {
-		return s.unlessOvertaken(ctx, tenantID, batchID, packageID, err)
-	}
-	return nil
-}
-
-func (s *Service) writePackage(ctx context.Context, tenantID, packageID uuid.UUID, row *queries.BatchGetForReportRow) error {
-	r, err := s.openReport(ctx, tenantID, packageID, row)
-	if err != nil {
+	if err := r.begin(row.InputColumns, row.OutputColumns); err != nil {
 		return err
 	}
-	if err := s.writeItems(ctx, tenantID, row.ID, row.ItemsTotal, r); err != nil {
+	err = s.writePackage(ctx, tenantID, &row, r, 0)
+	return s.unlessOvertaken(ctx, tenantID, batchID, r.packageID, err)
+}
+
+// writePackage writes the items from next on to a report, which has those before,
+// and completes it.
+func (s *Service) writePackage(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow, r *report, next int32) error {
+	if err := s.writeItems(ctx, tenantID, row.ID, next, row.ItemsTotal, r); err != nil {
 		return fmt.Errorf("write the results of batch %s: %w", row.ID, err)
 	}
 	if err := r.writeManifest(row, s.Clock()); err != nil {
 		return fmt.Errorf("write the manifest of batch %s: %w", row.ID, err)
 	}
-	return s.complete(ctx, tenantID, row.ID, packageID, r)
+	return s.complete(ctx, tenantID, row.ID, r)
 }
 
 // unlessOvertaken returns the error of a writer, unless what it writes is no
 // longer the batch's: another writer, as after a pause, has removed it.
 func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packageID uuid.UUID, err error) error {
+	if err == nil {
+		return nil
+	}
 	row, getErr := s.q.BatchGetForReport(ctx, s.Pool, queries.BatchGetForReportParams{TenantID: tenantID, ID: batchID})
 	if getErr == nil && (Status(row.Status) != StatusPostProcessing || row.DraftPackageID == nil || *row.DraftPackageID != packageID) {
 		return errOvertaken
@@ -88,13 +97,13 @@ func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packag
 
 // replaceDraft gives the batch a new package to be written, and removes the one
 // that was not completed.
-func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow) (id uuid.UUID, err error) {
+func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow) (r *report, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if id, err = s.Store.CreatePackage(ctx, tx, tenantID, storage.PackageOutput); err != nil {
+		if r, err = s.newReport(ctx, tx, tenantID); err != nil {
 			return err
 		}
 		rows, err := s.q.BatchDraftPackageReplace(ctx, tx, queries.BatchDraftPackageReplaceParams{
-			TenantID: tenantID, ID: row.ID, NewPackageID: id, OldPackageID: row.DraftPackageID,
+			TenantID: tenantID, ID: row.ID, NewPackageID: r.packageID, OldPackageID: row.DraftPackageID,
 		})
 		if err != nil {
 			return fmt.Errorf("begin the package of batch %s: %w", row.ID, err)
@@ -107,13 +116,14 @@ func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *que
 		}
 		return s.Store.DeletePackage(ctx, tx, tenantID, *row.DraftPackageID)
 	})
-	return id, err
+	return r, err
 }
 
 // report is the output package while it is written.
 type report struct {
-	files  [4]*reportFile // in the order of the package
-	inputs []string       // columns of the items' inputs,
+	packageID uuid.UUID
+	files     [4]*reportFile // in the order of the package
+	inputs    []string       // columns of the items' inputs,
 	// outputs of what came of them.
 	outputs   []string
 	pages     sync.Pool    // of *reportPage that wait to be used again
@@ -136,34 +146,47 @@ const (
 	manifestFile
 )
 
-func (s *Service) openReport(ctx context.Context, tenantID, packageID uuid.UUID, row *queries.BatchGetForReportRow) (*report, error) {
-	r := &report{files: [...]*reportFile{
+// newReport makes the package. It is written under ctx, once the transaction is
+// committed.
+func (s *Service) newReport(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID) (*report, error) {
+	id, err := s.Store.CreatePackage(ctx, tx, tenantID, storage.PackageOutput)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{packageID: id, files: [...]*reportFile{
 		resultsCSVFile:   {name: resultsCSVName, contentType: "text/csv", role: storage.RoleResults},
 		resultsJSONLFile: {name: resultsJSONLName, contentType: "application/jsonl", role: storage.RoleResults},
 		failedCSVFile:    {name: failedCSVName, contentType: "text/csv", role: storage.RoleFailed},
 		manifestFile:     {name: manifestName, contentType: "application/json", role: storage.RoleManifest},
 	}}
 	for position, f := range r.files {
-		var err error
-		if f.writer, err = s.Store.AddFile(ctx, tenantID, packageID, position, f.role, f.name, f.contentType); err != nil {
+		if f.writer, err = s.Store.AddFile(ctx, tx, tenantID, id, position, f.role, f.name, f.contentType); err != nil {
 			return nil, err
 		}
 	}
-	// Ranges of items end in any order; the columns of their outputs are put in one.
-	r.inputs, r.outputs = row.InputColumns, slices.Sorted(slices.Values(row.OutputColumns))
+	return r, nil
+}
+
+// begin writes the heads of the files.
+func (r *report) begin(inputs, outputs []string) error {
+	r.inputs, r.outputs = inputs, sortedColumns(outputs)
 	r.pages.New = func() any { return newReportPage(r.inputs, r.outputs) }
 	header, _ := r.pages.Get().(*reportPage)
 	if err := header.writeHeaders(); err != nil {
-		return nil, err
+		return err
 	}
-	return r, r.write(header)
+	return r.write(header)
 }
 
-// writeItems reads pages of results and formats them, several at a time and each
-// a turn, and writes them in their order.
-func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
+// sortedColumns puts the columns of outputs in the order that results.csv has them
+// in: ranges of items end in any.
+func sortedColumns(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// writeItems reads pages of results, from the item first on, and formats them,
+// several at a time and each a turn, and writes them in their order.
+func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, first, total int32, r *report) error {
 	return inOrder(ctx, pagesAhead, func(yield func(queries.BatchItemsListResultsParams) error) error {
-		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID}
+		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID, FirstItem: first}
 		for ; page.FirstItem < total; page.FirstItem = page.EndItem {
 			page.EndItem = page.FirstItem + r.pageItems()
 			if err := yield(page); err != nil {
@@ -296,9 +319,9 @@ func (r *report) writeManifest(row *queries.BatchGetForReportRow, now time.Time)
 }
 
 // complete makes the package and the end of the batch visible at once.
-func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uuid.UUID, r *report) error {
+func (s *Service) complete(ctx context.Context, tenantID, batchID uuid.UUID, r *report) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		rows, err := s.q.BatchComplete(ctx, tx, queries.BatchCompleteParams{TenantID: tenantID, ID: batchID, PackageID: packageID})
+		rows, err := s.q.BatchComplete(ctx, tx, queries.BatchCompleteParams{TenantID: tenantID, ID: batchID, PackageID: r.packageID})
 		if err != nil {
 			return fmt.Errorf("complete batch %s: %w", batchID, err)
 		}
@@ -316,7 +339,7 @@ func (s *Service) complete(ctx context.Context, tenantID, batchID, packageID uui
 			if position == manifestFile {
 				continue
 			}
-			if err := s.Store.SetRowCount(ctx, tx, tenantID, packageID, position, f.rows); err != nil {
+			if err := s.Store.SetRowCount(ctx, tx, tenantID, r.packageID, position, f.rows); err != nil {
 				return err
 			}
 		}

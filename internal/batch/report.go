@@ -42,8 +42,14 @@ type itemResult struct {
 func newItemResult(row *queries.BatchItemsListResultsRow) (*itemResult, error) {
 	r := &itemResult{
 		itemIndex: row.ItemIndex, rowNumber: row.RowNumber, fileName: row.SourceFileName, executionID: row.ID.String(),
-		status: row.Status, statusCode: row.StatusCode, input: string(row.Input), result: string(row.Result), output: "{}",
+		status: row.Status, statusCode: row.StatusCode, input: string(row.Input), result: string(row.Result),
 	}
+	return r, r.readResult()
+}
+
+// readResult finds the output and the message in the result.
+func (r *itemResult) readResult() error {
+	r.output = "{}"
 	walk, members := jsonWalk{text: r.result}, 0
 	err := walk.members(func(name string) (err error) {
 		members++
@@ -60,9 +66,9 @@ func newItemResult(row *queries.BatchItemsListResultsRow) (*itemResult, error) {
 		err = errNotJSON
 	}
 	if err != nil {
-		return nil, fmt.Errorf("result of execution %s: %w", r.executionID, err)
+		return fmt.Errorf("result of execution %s: %w", r.executionID, err)
 	}
-	return r, nil
+	return nil
 }
 
 // resultsTable writes results.csv: every item, its input and output flattened.

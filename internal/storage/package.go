@@ -79,20 +79,17 @@ func (s *Store) addEntry(ctx context.Context, db queries.DBTX, tenantID, package
 }
 
 // AddFile puts a new file into a package at a position and returns the writer
-// of its bytes. The file shows in the package once it is complete.
-func (s *Store) AddFile(ctx context.Context, tenantID, packageID uuid.UUID, position int, role Role, fileName, contentType string) (*Writer, error) {
-	var a Attachment
-	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var err error
-		if a, err = s.Announce(ctx, tx, tenantID, fileName, contentType); err != nil {
-			return err
-		}
-		return s.addEntry(ctx, tx, tenantID, packageID, position, a.ID, role)
-	})
+// of its bytes, which writes under ctx, once the transaction is committed. The file
+// shows in the package once it is complete.
+func (s *Store) AddFile(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid.UUID, position int, role Role, fileName, contentType string) (*Writer, error) {
+	a, err := s.Announce(ctx, tx, tenantID, fileName, contentType)
 	if err != nil {
-		return nil, postgres.Translate(fmt.Errorf("add %s to package %s: %w", fileName, packageID, err))
+		return nil, err
 	}
-	return s.newWriter(ctx, a)
+	if err := s.addEntry(ctx, tx, tenantID, packageID, position, a.ID, role); err != nil {
+		return nil, err
+	}
+	return s.newWriter(ctx, tx, a)
 }
 
 // SetRowCount records how many rows of data the file at a position has.

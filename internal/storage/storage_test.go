@@ -289,7 +289,11 @@ func TestFilesOfAPackageShowWhenComplete(t *testing.T) {
 	b := setup(t)
 	id, err := b.store.CreatePackage(t.Context(), b.pool, b.tenant, storage.PackageOutput)
 	require.NoError(t, err)
-	w, err := b.store.AddFile(t.Context(), b.tenant, id, 0, storage.RoleResults, "results.csv", "text/csv")
+	var w *storage.Writer
+	err = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) (err error) {
+		w, err = b.store.AddFile(t.Context(), tx, b.tenant, id, 0, storage.RoleResults, "results.csv", "text/csv")
+		return err
+	})
 	require.NoError(t, err)
 	_, err = w.Write(someBytes(600 << 10))
 	require.NoError(t, err)

@@ -30,13 +30,13 @@ type Writer struct {
 	hash       hash.Hash
 }
 
-// newWriter begins to write the bytes of an attachment.
-func (s *Store) newWriter(ctx context.Context, a Attachment) (*Writer, error) {
+// newWriter begins to write the bytes of an attachment, on db.
+func (s *Store) newWriter(ctx context.Context, db queries.DBTX, a Attachment) (*Writer, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.q.AttachmentUploadInsert(ctx, s.pool, queries.AttachmentUploadInsertParams{
+	n, err := s.q.AttachmentUploadInsert(ctx, db, queries.AttachmentUploadInsertParams{
 		ID: id, TenantID: a.TenantID, AttachmentID: a.ID, ChunkBytes: chunkBytes,
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) newWriter(ctx context.Context, a Attachment) (*Writer, error) {
 	if n == 0 {
 		return nil, errUnknown()
 	}
-	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New(), buffer: make([]byte, 0, chunkBytes)}, nil
+	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New()}, nil
 }
 
 // Write takes bytes and stores every chunk that is full.
@@ -135,7 +135,7 @@ func (s *Store) Put(ctx context.Context, tenantID, id uuid.UUID, length int64, s
 	if a.IsStored {
 		return a, same(a, length, source)
 	}
-	w, err := s.newWriter(ctx, a)
+	w, err := s.newWriter(ctx, s.pool, a)
 	if err != nil {
 		return Attachment{}, err
 	}

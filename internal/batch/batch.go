@@ -8,7 +8,7 @@
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
 // chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
-// PostProcess (postprocess.go).
+// the output package (draft.go, while items run; PostProcess, postprocess.go).
 // control.go, cancel.go and retry.go intervene; turns.go says whose turn it is.
 // Files are read by table.go and what it stands on, and written by report.go.
 package batch
@@ -83,9 +83,9 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
 	turns *turns
-	// recording bounds how many chunks are recorded at a time, those that wait for
-	// the disk included: their items are in memory, and each keeps a process of
-	// PostgreSQL busy, behind which single calls wait. As many as there are turns,
+	// recording bounds how many chunks are recorded, or put into a package, at a time,
+	// those that wait for the disk included: their items are in memory, and each keeps
+	// a process of PostgreSQL busy, behind which single calls wait. As many as there are turns,
 	// and others compute meanwhile; while callers come to this process, a chunk
 	// keeps its turn until its statement is done.
 	recording *turns

@@ -60,7 +60,8 @@ type chunkRun struct {
 	running  sync.WaitGroup
 	mu       sync.Mutex
 	recorded int      // items of the chunk that are executions now
-	ends     []*ended // of the items of the chunk, as far as they were recorded with their end
+	ended    []*ended // of the items of the chunk, as far as they were recorded with their end
+	endBytes int      // of all of those
 	held     bool     // a process that lives holds an item
 	err      error    // a *DownError only if there is no other
 }
@@ -92,7 +93,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 		if err != nil || r.holding == nil {
 			return execution.HeldElsewhere, err
 		}
-		r.ends = make([]*ended, len(r.row.ItemIndexes))
+		r.ended = make([]*ended, len(r.row.ItemIndexes))
 		r.draft = s.joinDraft(ctx, run.TenantID, run.BatchID)
 		defer r.draft.leave()
 	}
@@ -245,10 +246,10 @@ func (r *chunkRun) end(ctx context.Context) {
 	case r.recorded == len(r.row.ItemIndexes):
 		wasHeld, err := r.remove(ctx)
 		r.note(execution.Held, err)
-		if wasHeld && len(r.ends) > 0 {
+		if wasHeld && len(r.ended) > 0 {
 			r.draft.add(ctx, newDraftPage(&chunkRows{
 				itemIndexes: r.row.ItemIndexes, rowNumbers: r.row.RowNumbers, fileNames: r.row.FileNames, inputs: r.row.Inputs,
-			}, r.ends))
+			}, r.ended))
 		}
 	default:
 		r.note(execution.Held, r.letGo(ctx))

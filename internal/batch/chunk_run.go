@@ -42,8 +42,6 @@ type chunk struct {
 // runPureChunk runs the items of a chunk in memory and records them in one
 // transaction. It is left alone while the batch is paused or once it is cancelled.
 func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) error {
-	d := s.joinDraft(ctx, tenantID, batchID)
-	defer d.leave()
 	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
 		return err
@@ -53,6 +51,8 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	if err != nil || c == nil || !c.row.MayBegin || c.row.Token != nil {
 		return err // taken meanwhile, it is another's
 	}
+	d := s.joinDraft(ctx, tenantID, batchID)
+	defer d.leave()
 	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)
 	if err != nil {

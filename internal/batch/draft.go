@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -27,13 +28,13 @@ import (
 
 const (
 	draftsMax = 16 // at a time in a process
-	// draftIdleMax is how long a draft is kept that nothing is put into, while
-	// others want its place.
+	// draftIdleMax is how long a draft is kept that nothing is put into, once others
+	// begin.
 	draftIdleMax = time.Minute
 	// What waits for items before it to be recorded. More means that what is missing
 	// is not run here: items that failed before they ran, or another process'.
-	draftPagesAhead = 32       // of a draft
-	draftBytesAhead = 16 << 20 // of all drafts of the process
+	draftPagesAhead = 32      // of a draft
+	draftBytesAhead = 8 << 20 // of all drafts of the process
 	// draftTakeMax is how long PostProcess waits for what is on its way to a draft.
 	draftTakeMax = time.Second
 )
@@ -56,13 +57,14 @@ type draft struct {
 
 	opened          chan struct{} // closed when there is a report, or isClosed
 	report          *report
-	inputs, outputs []string // columns that the batch had then
+	attempt         int32    // of the batch then,
+	inputs, outputs []string // and the columns that it had
 	beginning       sync.Once
 	isClosed        atomic.Bool // nothing more is put into it
+	isBroken        atomic.Bool // nor is the report what it should be
 
-	mu       sync.Mutex
-	isBroken bool  // the report is not what it should be
-	next     int32 // the items before are in the report
+	mu   sync.Mutex
+	next int32 // the items before are in the report
 	// ahead is what waits for items before it, by the first of its own.
 	ahead map[int32]*draftPage
 }
@@ -75,6 +77,7 @@ type draftPage struct {
 	rows  *chunkRows
 	items []*ended
 	page  *reportPage // nil before it is made
+	bytes int64       // its size, while it waits
 }
 
 // newDraftPage makes the page of the first items of a chunk, or of all.
@@ -88,20 +91,17 @@ func (p *draftPage) isWhole() bool {
 	return len(p.items) == int(p.end-p.first) && !slices.Contains(p.items, nil)
 }
 
-// bytes is about how long the page will be.
-func (p *draftPage) bytes() (n int) {
+// size is how many bytes the page takes, about, before it is made and afterwards.
+func (p *draftPage) size() (n int64) {
 	for i, it := range p.items {
-		if n += len(p.rows.inputs[i]); it != nil {
-			n += it.size()
+		if n += int64(len(p.rows.inputs[i])); it != nil {
+			n += int64(it.size())
 		}
 	}
-	return n
-}
-
-// size is how long the page is, in bytes.
-func (p *draftPage) size() (n int64) {
-	for i := range p.page.texts {
-		n += int64(p.page.texts[i].Len())
+	if p.page != nil {
+		for i := range p.page.texts {
+			n += int64(p.page.texts[i].Len())
+		}
 	}
 	return n
 }
@@ -115,42 +115,42 @@ type chunkRows struct {
 // joinDraft returns the draft of a batch, to which something may come until it is
 // left; nil if there is none.
 func (s *Service) joinDraft(ctx context.Context, tenantID, batchID uuid.UUID) *draft {
-	d, isNew := s.draftOf(tenantID, batchID)
-	if d == nil || !d.members.TryAcquire(1) {
-		return nil
-	}
-	if isNew {
-		go d.open(ctx)
-	}
-	return d
-}
-
-func (s *Service) draftOf(tenantID, batchID uuid.UUID) (d *draft, isNew bool) {
 	s.drafts.mu.Lock()
 	defer s.drafts.mu.Unlock()
 	now, batches := s.Clock(), s.drafts.batches
-	if isNew = batches[batchID] == nil; isNew {
-		for id, d := range batches { // of batches that were paused, or that another process has ended
-			if len(batches) >= draftsMax && now.Sub(d.usedAt) > draftIdleMax && d.members.TryAcquire(math.MaxInt64) {
-				d.close()
+	d := batches[batchID]
+	if d == nil {
+		for id, other := range batches { // of batches that were paused, or that another process has ended
+			if now.Sub(other.usedAt) > draftIdleMax && other.members.TryAcquire(math.MaxInt64) {
+				other.drop()
 				delete(batches, id)
 			}
 		}
 		if len(batches) >= draftsMax {
-			return nil, false
+			return nil
 		}
-		batches[batchID] = &draft{
+		d = &draft{
 			Service: s, tenantID: tenantID, batchID: batchID,
 			members: semaphore.NewWeighted(math.MaxInt64), opened: make(chan struct{}), ahead: map[int32]*draftPage{},
 		}
+		batches[batchID] = d
+		go d.open(ctx)
 	}
-	batches[batchID].usedAt = now
-	return batches[batchID], isNew
+	d.usedAt = now
+	if !d.members.TryAcquire(1) { // never: who takes it over has removed it before
+		return nil
+	}
+	return d
 }
 
 func (d *draft) leave() {
 	if d != nil {
 		<-d.opened // it does not outlive who opened it
+		if d.isClosed.Load() {
+			d.mu.Lock()
+			d.drop()
+			d.mu.Unlock()
+		}
 		d.members.Release(1)
 	}
 }
@@ -168,24 +168,23 @@ func (d *draft) open(ctx context.Context) {
 			row, err := d.q.BatchDraftPackageBegin(ctx, tx, queries.BatchDraftPackageBeginParams{
 				TenantID: d.tenantID, ID: d.batchID, PackageID: r.packageID,
 			})
-			d.report, d.inputs, d.outputs = r, row.InputColumns, row.OutputColumns
+			d.report, d.attempt, d.inputs, d.outputs = r, row.Attempt, row.InputColumns, row.OutputColumns
 			return err
 		})
 	})
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // it is another's to write
-		d.stop()
+	case errors.Is(err, pgx.ErrNoRows): // it is another's to write, or there is nothing to run any more
+		d.isBroken.Store(true)
+		d.isClosed.Store(true)
 	case err != nil:
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.giveUp(err)
+		d.giveUp(ctx, err)
 	}
 }
 
 // begin writes the heads of the files, with columns for the outputs that are known
 // and those of the given items. Should another item have a further one, the draft is
 // of no use.
-func (d *draft) begin(items []*ended) {
+func (d *draft) begin(ctx context.Context, items []*ended) {
 	columns := newColumnSet(slices.Concat(d.outputs, d.columns.of(d.batchID))...)
 	for _, it := range items {
 		if it != nil {
@@ -193,76 +192,42 @@ func (d *draft) begin(items []*ended) {
 		}
 	}
 	if err := d.report.begin(d.inputs, columns.names); err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.giveUp(err)
+		d.giveUp(ctx, err)
 	}
 }
 
 // giveUp closes the draft: its package is to be written anew.
-func (d *draft) giveUp(cause error) {
-	d.isBroken = true
-	d.close()
-	d.Log.LogAttrs(context.Background(), slog.LevelInfo, "the output package of a batch is not written while it runs",
+func (d *draft) giveUp(ctx context.Context, cause error) {
+	d.isBroken.Store(true)
+	d.isClosed.Store(true)
+	d.Log.LogAttrs(ctx, slog.LevelInfo, "the output package of a batch is not written while it runs",
 		slog.String("batchId", d.batchID.String()), slog.Any("error", cause))
 }
 
-// stop has nothing more be put into the draft.
-func (d *draft) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.close()
-}
-
-// close is stop for who holds the lock. What waits is dropped.
-func (d *draft) close() {
-	d.isClosed.Store(true)
-	for first := range d.ahead {
-		d.take(first)
-	}
-}
-
-// take returns the page that waits and begins with an item; nil if there is none.
-func (d *draft) take(first int32) *draftPage {
-	p := d.ahead[first]
-	if p != nil {
-		delete(d.ahead, first)
-		d.drafts.ahead.Add(-p.size())
-	}
-	return p
-}
-
 // prepare makes the page of items that are to be recorded, if the draft is open
-// already; add does otherwise.
+// already; otherwise that is done when it is the next.
 func (d *draft) prepare(ctx context.Context, p *draftPage) {
-	if d == nil || !p.isWhole() {
+	if d == nil || !p.isWhole() || p.size() > pageBytesMax {
 		return
 	}
 	select {
 	case <-d.opened:
-		d.format(ctx, p)
+		_ = safely(func() error { return d.format(ctx, p) }) // it will be tried again
 	default:
 	}
 }
 
 // format makes the page: from memory or, where that does not have all of its items,
-// of what is recorded. It stays without one where that is not possible.
-func (d *draft) format(ctx context.Context, p *draftPage) {
+// of what is recorded. Then it stays without one if some of them have not ended, and
+// so it does if the draft is closed.
+func (d *draft) format(ctx context.Context, p *draftPage) error {
 	if d.isClosed.Load() {
-		return
+		return nil
 	}
-	d.beginning.Do(func() { d.begin(p.items) })
-	switch {
-	case p.bytes() > pageBytesMax:
-		d.stop()
-	case p.isWhole():
-		d.formatItems(ctx, p)
-	default:
-		_ = d.read(ctx, p) // PostProcess will meet the error again
+	d.beginning.Do(func() { d.begin(ctx, p.items) })
+	if !p.isWhole() {
+		return d.read(ctx, p)
 	}
-}
-
-func (d *draft) formatItems(ctx context.Context, p *draftPage) {
 	page, _ := d.report.pages.Get().(*reportPage)
 	for i, it := range p.items {
 		if i%lookOutEach == 0 {
@@ -270,13 +235,18 @@ func (d *draft) formatItems(ctx context.Context, p *draftPage) {
 		}
 		d.Executions.Callers.LetGoFirst(ctx)
 		r, err := p.rows.result(i, it)
-		if err != nil || page.write(r) != nil {
-			return // PostProcess will meet the error again
+		if err == nil {
+			err = page.write(r)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if page.flush() == nil {
-		p.page = page
+	if err := page.flush(); err != nil {
+		return err
 	}
+	p.page, p.rows, p.items = page, nil, nil
+	return nil
 }
 
 // result is an item as the output package tells it.
@@ -304,79 +274,110 @@ func (d *draft) add(ctx context.Context, p *draftPage) {
 		return
 	}
 	<-d.opened
-	if p.page == nil {
-		leave, err := d.turns.take(ctx, d.tenantID, d.batchID)
-		if err != nil {
-			return
-		}
-		d.format(ctx, p)
-		leave()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.isClosed.Load() || p.first < d.next: // what is missing before another page may have been read with it
+		return
+	case p.page == nil && p.size() > pageBytesMax:
+		d.isClosed.Store(true)
+		return
+	case d.next > 0 && len(d.columns.of(d.batchID)) > len(d.report.outputs):
+		d.giveUp(ctx, errMoreColumns)
+		return
 	}
-	if p.page == nil {
+	p.bytes = p.size()
+	d.ahead[p.first] = p
+	d.drafts.ahead.Add(p.bytes)
+	if d.mayWait() {
 		return
 	}
 	leave, err := d.recording.take(ctx, d.tenantID, d.batchID)
 	if err != nil {
-		return
+		return // what waits is written with the next
 	}
 	defer leave()
-	d.put(ctx, p)
+	if d.write(ctx, d.mayWait) != nil {
+		d.drop() // PostProcess reads it
+	}
+}
+
+// mayWait reports whether there is nothing to write yet: what is next may be running.
+func (d *draft) mayWait() bool {
+	return d.ahead[d.next] == nil && len(d.ahead) <= draftPagesAhead && d.drafts.ahead.Load() <= draftBytesAhead
 }
 
 // errMoreColumns says that an item has outputs for which results.csv has no column.
-var errMoreColumns = errors.New("an item has outputs that those of the first chunk did not have")
+var errMoreColumns = errors.New("an item has further outputs than those before")
 
-func (d *draft) put(ctx context.Context, p *draftPage) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.isClosed.Load() {
-		return
-	}
-	if len(d.columns.of(d.batchID)) > len(d.report.outputs) {
-		d.giveUp(errMoreColumns)
-		return
-	}
-	d.ahead[p.first] = p
-	d.drafts.ahead.Add(p.size())
-	_ = d.write(ctx, true) // what is broken is known, and what could not be read will be again
-}
-
-// finish writes what waits and what is missing before it.
+// finish writes what waits and the little that is missing before it. The caller has
+// taken the draft.
 func (d *draft) finish(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.close()
-	return d.write(ctx, false)
+	defer d.drop()
+	return d.write(ctx, func() bool { return d.firstAhead()-d.next > pageItemsMax })
 }
 
-// write puts what is next into the report. What is missing before pages that wait
-// is read, unless they may wait. The caller holds the lock.
-func (d *draft) write(ctx context.Context, mayWait bool) error {
-	for len(d.ahead) > 0 {
+// firstAhead is the first item that waits; some do.
+func (d *draft) firstAhead() int32 { return slices.Min(slices.Collect(maps.Keys(d.ahead))) }
+
+// drop has nothing wait any more. The caller holds the lock, or has all members.
+func (d *draft) drop() {
+	for first := range d.ahead {
+		d.take(first)
+	}
+}
+
+// take returns the page that waits and begins with an item; nil if there is none.
+func (d *draft) take(first int32) *draftPage {
+	p := d.ahead[first]
+	if p != nil {
+		delete(d.ahead, first)
+		d.drafts.ahead.Add(-p.bytes)
+	}
+	return p
+}
+
+// write puts what waits into the report, and what is missing before it, as long as it
+// may not wait. The caller holds the lock, or has taken the draft.
+func (d *draft) write(ctx context.Context, mayWait func() bool) error {
+	for len(d.ahead) > 0 && !mayWait() {
 		p := d.take(d.next)
 		if p == nil {
-			if mayWait && len(d.ahead) <= draftPagesAhead && d.drafts.ahead.Load() <= draftBytesAhead {
-				return nil
-			}
-			p = &draftPage{first: d.next, end: d.next + pageItemsMax}
-			for first := range d.ahead {
-				p.end = min(p.end, first)
-			}
-			if err := d.read(ctx, p); err != nil {
+			p = &draftPage{first: d.next, end: d.firstAhead()}
+		}
+		for d.next < p.end {
+			isWritten, err := d.writeNext(ctx, p)
+			if err != nil {
 				return err
 			}
-			if p.page == nil { // it runs elsewhere
-				d.close()
+			if !isWritten { // some of it runs elsewhere
+				d.drop()
 				return nil
 			}
 		}
-		if err := d.report.write(p.page); err != nil {
-			d.giveUp(err)
-			return err
-		}
-		d.next = p.end
 	}
 	return nil
+}
+
+// writeNext writes a page or, of one that is to be read, as much as is read at a time.
+func (d *draft) writeNext(ctx context.Context, p *draftPage) (isWritten bool, err error) {
+	if p.page == nil && !p.isWhole() {
+		d.beginning.Do(func() { d.begin(ctx, p.items) })
+		p = &draftPage{first: d.next, end: min(p.end, d.next+d.report.pageItems())}
+	}
+	if p.page == nil {
+		if err := d.format(ctx, p); err != nil || p.page == nil {
+			return false, err
+		}
+	}
+	d.isBroken.Store(true) // should it be half written
+	if err := d.report.write(p.page); err != nil {
+		d.giveUp(ctx, err)
+		return false, err
+	}
+	d.isBroken.Store(false)
+	d.next = p.end
+	return true, nil
 }
 
 // read makes a page of what the database has; it stays without one if not all of
@@ -409,8 +410,12 @@ func (s *Service) takeDraft(ctx context.Context, row *queries.BatchGetForReportR
 	}
 	bounded, cancel := context.WithTimeout(ctx, draftTakeMax)
 	defer cancel()
-	if err := d.members.Acquire(bounded, math.MaxInt64); err != nil || !d.isOf(row) {
-		d.stop()
+	if err := d.members.Acquire(bounded, math.MaxInt64); err != nil {
+		d.isClosed.Store(true) // who leaves drops what waits
+		return nil
+	}
+	if !d.isOf(ctx, row) {
+		d.drop()
 		return nil
 	}
 	return d
@@ -418,7 +423,11 @@ func (s *Service) takeDraft(ctx context.Context, row *queries.BatchGetForReportR
 
 // isOf reports whether the draft is that of a batch whose items have ended, with
 // the columns that it has now. The caller has taken it.
-func (d *draft) isOf(row *queries.BatchGetForReportRow) bool {
-	return !d.isBroken && d.report != nil && row.DraftPackageID != nil && *row.DraftPackageID == d.report.packageID &&
-		slices.Equal(d.report.inputs, row.InputColumns) && slices.Equal(d.report.outputs, sortedColumns(row.OutputColumns))
+func (d *draft) isOf(ctx context.Context, row *queries.BatchGetForReportRow) bool {
+	if d.report == nil || row.DraftPackageID == nil || *row.DraftPackageID != d.report.packageID || d.attempt != row.Attempt {
+		return false
+	}
+	d.outputs = row.OutputColumns
+	d.beginning.Do(func() { d.begin(ctx, nil) }) // nothing was written
+	return !d.isBroken.Load() && slices.Equal(d.report.inputs, row.InputColumns) && slices.Equal(d.report.outputs, sortedColumns(row.OutputColumns))
 }

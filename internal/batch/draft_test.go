@@ -130,17 +130,20 @@ func TestPackageIsBegunWhileItemsRun(t *testing.T) {
 	}{
 		"in order": {run: inOrder, isTaken: true},
 		"backwards": {isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			slices.Reverse(d.runs)
 			inOrder(t, d)
 		}},
 		"with refused ones": {odd: refused, run: inOrder, isTaken: true},
 		"with refused ones, backwards": {odd: refused, isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			slices.Reverse(d.runs)
 			inOrder(t, d)
 		}},
 		"with an output more at once": {odd: map[int]string{7: "7,more,"}, run: inOrder, isTaken: true},
 		"with an output more at last": {odd: map[int]string{draftedItems - 1: "7,more,"}, run: inOrder},
 		"by two processes": {isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			another := d.another(t)
 			for i, run := range d.runs {
 				in := []*stages{d.stages, another}[i%2]
@@ -148,16 +151,19 @@ func TestPackageIsBegunWhileItemsRun(t *testing.T) {
 			}
 		}},
 		"by a process that is gone": {run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			another := d.another(t)
 			d.run(t.Context(), t, another, d.runs[0])
 			d.runs = d.runs[1:]
 			inOrder(t, d)
 		}},
 		"delivered twice": {isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			inOrder(t, d)
 			inOrder(t, d)
 		}},
 		"cut off": {isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			crashing(t, func(ctx context.Context) error {
 				_, err := d.batches.RunItems(ctx, d.runs[1])
 				return err
@@ -166,6 +172,7 @@ func TestPackageIsBegunWhileItemsRun(t *testing.T) {
 			inOrder(t, d)
 		}},
 		"cancelled": {isTaken: true, run: func(t *testing.T, d *drafting) {
+			t.Helper()
 			d.run(t.Context(), t, d.stages, d.runs[0])
 			d.run(t.Context(), t, d.stages, d.runs[1])
 			d.caller.Post(t, "/v1/execution-batches/"+d.id.String()+"/cancel", nil).Expect(http.StatusOK)

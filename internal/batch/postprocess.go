@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/catalog"
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -52,7 +54,11 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 		if err == nil {
 			err = s.writePackage(ctx, tenantID, &row, d.report, d.next)
 		}
-		return s.unlessOvertaken(ctx, tenantID, batchID, d.report.packageID, err)
+		err = s.unlessOvertaken(ctx, tenantID, batchID, d.report.packageID, err)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, fault.Unavailable) {
+			return err
+		}
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "an output package is written anew", slog.String("batchId", batchID.String()), slog.Any("error", err))
 	}
 	r, err := s.replaceDraft(ctx, tenantID, &row)
 	if errors.Is(err, errOvertaken) {
@@ -63,10 +69,9 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return err
 	}
-	if err := r.begin(row.InputColumns, row.OutputColumns); err != nil {
-		return err
+	if err = r.begin(row.InputColumns, row.OutputColumns); err == nil {
+		err = s.writePackage(ctx, tenantID, &row, r, 0)
 	}
-	err = s.writePackage(ctx, tenantID, &row, r, 0)
 	return s.unlessOvertaken(ctx, tenantID, batchID, r.packageID, err)
 }
 

@@ -31,7 +31,8 @@ const (
 	chunkBytes = 512 << 10
 	// abandonedAfter is the age at which a file that did not come, or not as a
 	// whole, is removed. Its address has expired and the slowest permitted upload
-	// has ended long before.
+	// has ended long before; a package that is begun and not completed in that time
+	// is written anew.
 	abandonedAfter    = 24 * time.Hour
 	extensionBytesMax = 16
 )

@@ -81,7 +81,7 @@ func (d *drafting) another(t *testing.T) *stages {
 }
 
 const (
-	draftedItems = 5_500
+	draftedItems = 4_200
 	// draftedPure has no effects. Some items are refused, some fail, and some have an
 	// output more.
 	draftedPure = `{"name": "Drafted", "alias": "drafted",

@@ -141,8 +141,9 @@ func (h *holding) letGo(ctx context.Context) error {
 	})
 }
 
-// remove removes the chunk, all of whose items are recorded, and reports whether it
-// was held until then: what is recorded is what came of them here.
+// remove removes the chunk, all of whose items are recorded. If it was held until
+// then, what is recorded is what came of them here; this is not known of the last
+// chunks of a batch, which may be removed with its end.
 func (h *holding) remove(ctx context.Context) (wasHeld bool, err error) {
 	err = h.giveBack(ctx, func(ctx context.Context) error {
 		chunks, err := h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{

@@ -41,9 +41,9 @@ const (
 
 // drafts are those that this process writes.
 type drafts struct {
-	mu      sync.Mutex
-	batches map[uuid.UUID]*draft
-	ahead   atomic.Int64 // bytes of pages that wait
+	mu         sync.Mutex
+	batches    map[uuid.UUID]*draft
+	bytesAhead atomic.Int64 // of pages that wait
 }
 
 // draft is the output package of a batch whose items run. A nil one takes nothing.
@@ -143,6 +143,7 @@ func (s *Service) joinDraft(ctx context.Context, tenantID, batchID uuid.UUID) *d
 	return d
 }
 
+// leave is when nothing more comes from whoever joined.
 func (d *draft) leave() {
 	if d != nil {
 		<-d.opened // it does not outlive who opened it
@@ -288,7 +289,7 @@ func (d *draft) add(ctx context.Context, p *draftPage) {
 	}
 	p.bytes = p.size()
 	d.ahead[p.first] = p
-	d.drafts.ahead.Add(p.bytes)
+	d.drafts.bytesAhead.Add(p.bytes)
 	if d.mayWait() {
 		return
 	}
@@ -304,7 +305,7 @@ func (d *draft) add(ctx context.Context, p *draftPage) {
 
 // mayWait reports whether there is nothing to write yet: what is next may be running.
 func (d *draft) mayWait() bool {
-	return d.ahead[d.next] == nil && len(d.ahead) <= draftPagesAhead && d.drafts.ahead.Load() <= draftBytesAhead
+	return d.ahead[d.next] == nil && len(d.ahead) <= draftPagesAhead && d.drafts.bytesAhead.Load() <= draftBytesAhead
 }
 
 // errMoreColumns says that an item has outputs for which results.csv has no column.
@@ -332,7 +333,7 @@ func (d *draft) take(first int32) *draftPage {
 	p := d.ahead[first]
 	if p != nil {
 		delete(d.ahead, first)
-		d.drafts.ahead.Add(-p.bytes)
+		d.drafts.bytesAhead.Add(-p.bytes)
 	}
 	return p
 }
@@ -362,7 +363,7 @@ func (d *draft) write(ctx context.Context, mayWait func() bool) error {
 // writeNext writes a page or, of one that is to be read, as much as is read at a time.
 func (d *draft) writeNext(ctx context.Context, p *draftPage) (isWritten bool, err error) {
 	if p.page == nil && !p.isWhole() {
-		d.beginning.Do(func() { d.begin(ctx, p.items) })
+		d.beginning.Do(func() { d.begin(ctx, p.items) }) // the parts do not have the items
 		p = &draftPage{first: d.next, end: min(p.end, d.next+d.report.pageItems())}
 	}
 	if p.page == nil {

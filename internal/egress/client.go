@@ -200,7 +200,11 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	if bytesMax <= 0 || bytesMax > ResponseBytesMax {
 		bytesMax = ResponseBytesMax
 	}
-	answer, err := c.http.Do(req)
+	send := c.http.Do
+	if progressOf(req.Context()).redirects <= 0 {
+		send = c.transport.RoundTrip // the client's frames would not fit into the stack that does for all else
+	}
+	answer, err := send(req)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,18 @@
 package batch
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
-// crewKept is for how long a goroutine of a crew waits for the next work.
-const crewKept = time.Second
+const (
+	// crewKept is for how long a goroutine of a crew waits for the next work.
+	crewKept = time.Second
+	// crewStack is how many bytes of its stack a goroutine of a crew always uses.
+	// Stacks of which three quarters are free are halved when garbage is collected:
+	// with this one they would be too small for an item with a call only then.
+	crewStack = 4 << 10
+)
 
 // crew runs work on goroutines that are kept a while for more of it: that of an
 // item with a call needs a large stack, and to grow one anew for each item takes
@@ -20,6 +29,8 @@ func (c crew) start(work func()) {
 }
 
 func (c crew) serve(work func()) {
+	var used [crewStack]byte
+	defer runtime.KeepAlive(&used)
 	idle := time.NewTimer(crewKept)
 	defer idle.Stop()
 	for {

@@ -29,6 +29,7 @@ type turns struct {
 	// came after that, the number there were when it came.
 	served map[uuid.UUID]int
 	number int // of turns that were given
+	comers int // who came until now
 }
 
 // queue is what waits of a batch, in the order in which it came.
@@ -39,6 +40,7 @@ type queue struct {
 
 type turn struct {
 	tenantID, batchID uuid.UUID
+	comer             int           // who came before has less
 	given             chan struct{} // closed when it has a place
 }
 
@@ -46,9 +48,23 @@ func newTurns(places, greed int) *turns {
 	return &turns{free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{}}
 }
 
+// come gives whoever will take one place after the other a number, by which it comes
+// before those of its batch that came later.
+func (t *turns) come() (comer int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.comers++
+	return t.comers
+}
+
 // take waits for a place; leave is to be called when the work is done or rests.
 func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave func(), err error) {
-	mine := &turn{tenantID: tenantID, batchID: batchID, given: make(chan struct{})}
+	return t.takeAs(ctx, t.come(), tenantID, batchID)
+}
+
+// takeAs is take for one that came before.
+func (t *turns) takeAs(ctx context.Context, comer int, tenantID, batchID uuid.UUID) (leave func(), err error) {
+	mine := &turn{tenantID: tenantID, batchID: batchID, comer: comer, given: make(chan struct{})}
 	t.add(mine)
 	select {
 	case <-mine.given:
@@ -77,8 +93,13 @@ func (t *turns) add(mine *turn) {
 		i = len(t.queues)
 		t.queues = append(t.queues, &queue{tenantID: mine.tenantID, batchID: mine.batchID})
 	}
-	t.queues[i].waiting = append(t.queues[i].waiting, mine)
+	t.queues[i].add(mine)
 	t.give()
+}
+
+func (q *queue) add(mine *turn) {
+	at, _ := slices.BinarySearchFunc(q.waiting, mine, func(a, b *turn) int { return cmp.Compare(a.comer, b.comer) })
+	q.waiting = slices.Insert(q.waiting, at, mine)
 }
 
 func (t *turns) queueOf(mine *turn) int {

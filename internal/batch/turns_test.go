@@ -12,7 +12,7 @@ import (
 
 // waitFor queues a turn without waiting for it.
 func waitFor(t *turns, tenant, batch byte) *turn {
-	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, given: make(chan struct{})}
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, comer: t.come(), given: make(chan struct{})}
 	t.add(mine)
 	return mine
 }
@@ -94,6 +94,22 @@ func TestTurnsAreFair(t *testing.T) {
 			note()
 		}
 	})
+}
+
+// Who takes places one after the other comes each time before those of its batch
+// that came later.
+func TestTurnsComeAgain(t *testing.T) {
+	t.Parallel()
+	places := newTurns(1, 0)
+	again := waitFor(places, '1', 'a')
+	later := waitFor(places, '1', 'a')
+	another := &turn{tenantID: again.tenantID, batchID: again.batchID, comer: again.comer, given: make(chan struct{})}
+	places.add(another)
+	places.leave(again)
+	require.True(t, another.hasPlace())
+	require.False(t, later.hasPlace())
+	places.leave(another)
+	require.True(t, later.hasPlace())
 }
 
 // Who gives up while waiting leaves no place behind.

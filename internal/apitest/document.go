@@ -31,6 +31,14 @@ type document struct {
 
 const documentURL = "tranche:openapi.json"
 
+// documents are those that services of this process have answered with, by their
+// text: hardly ever more than one, and reading it takes longer than all else that
+// a service under test does to start.
+var documents = struct {
+	sync.Mutex
+	byText map[string]*document
+}{byText: map[string]*document{}}
+
 // loadDocument reads the document of the service at an address.
 func loadDocument(tb testing.TB, address string) *document {
 	tb.Helper()
@@ -41,6 +49,17 @@ func loadDocument(tb testing.TB, address string) *document {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(tb, err)
+	documents.Lock()
+	defer documents.Unlock()
+	if documents.byText[string(text)] == nil {
+		documents.byText[string(text)] = newDocument(tb, text)
+	}
+	return documents.byText[string(text)]
+}
+
+// newDocument reads a document, which has to be a valid one.
+func newDocument(tb testing.TB, text []byte) *document {
+	tb.Helper()
 	spec, err := openapi3.NewLoader().LoadFromData(text)
 	require.NoError(tb, err)
 	require.NoError(tb, spec.Validate(tb.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.DisableExamplesValidation()))

@@ -99,10 +99,10 @@ func TestChunksOfLargeResults(t *testing.T) {
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Large", "alias": "large", "inputSchema": {"type": "object"}, "tasks": [
-		{"id": "list", "type": "transform", "config": {"fields": {"list": "{{ map(1..9000, \"`+strings.Repeat("x", 100)+`\") }}"}}},
+		{"id": "list", "type": "transform", "config": {"fields": {"list": "{{ map(1..900, \"`+strings.Repeat("x", 1000)+`\") }}"}}},
 		{"id": "end", "type": "end", "config": {"status": "failed", "errorMessage": "as it is meant", "customOutput": "{{ tasks.list.output }}"}}],
 		"edges": [{"source": "start", "target": "list"}, {"source": "list", "target": "end"}]}`)
-	const items = 25 // of nearly two megabytes each
+	const items = 20 // of nearly two megabytes each, of which a statement takes 32
 	id := start(t, c, "large", ids(many(items)...))
 	for attempt := range 2 {
 		if attempt > 0 {

@@ -89,7 +89,7 @@ func planOf(t *testing.T, schema string) *workflow.Plan {
 // Rows that wait to be checked keep what they have, and nothing of their neighbours.
 // It measures the heap of the process, so no other test runs beside it.
 func TestRowsKeepLittle(t *testing.T) {
-	const rows, most = 50, 4 << 20
+	const rows, most = 10, 640 << 10
 	for name, file := range map[string]string{
 		"empty cells at the end": "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"\n", rows),
 		"cells too many":         "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"y\n", rows),

@@ -1,10 +1,12 @@
 package batch_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
+	"tranche/internal/batch"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 )
@@ -76,27 +79,51 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	require.NoError(t, err)
 	down := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	s := apitest.Start(t)
-	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)
 	first := publish(t, c, inner(request("first", "POST", o.URL)+","+request("last", "POST", "http://"+down)))
 	publish(t, c, callsInner)
-	o.gate = make(chan struct{})
-	id := start(t, c, "outer", ids(many(20)...))
-	require.Eventually(t, func() bool { return o.count() == 20 }, waitMax, tick)
+	const items = 20
+	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids(many(items)...)))}
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	b.runs = b.newRuns(t)
+	require.Len(t, b.runs, 1, "chunks")
+	b.hold()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.batches.RunItems(t.Context(), b.runs[0])
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return o.count() == items }, waitMax, tick)
 	publishNext(t, c, first, transformNext)
-	close(o.gate)
-	at := "/v1/execution-batches/" + id
-	require.Eventually(t, func() bool { return c.Get(t, at).Value("notices[0]") != nil }, waitMax, tick)
-	time.Sleep(3 * time.Second) // an item tries again, and is put off once more
+	b.release()
+	require.ErrorAs(t, <-ended, new(*batch.DownError))
+	b.ahead = time.Minute // an item tries again, and is put off once more
+	_, err = b.batches.RunItems(t.Context(), b.runs[0])
+	require.ErrorAs(t, err, new(*batch.DownError))
+	r := b.record(t)
+	require.Less(t, r.State.Summary.Failed, 5, "only what met the target before the circuit opened")
 
 	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", down)
 	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	var calls atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		_, _ = w.Write([]byte(`{}`))
+	}))
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
-	require.Equal(t, "complete", follow(t, c, id).Status)
+	require.Eventually(t, func() bool {
+		b.ahead += time.Minute
+		_, err := b.batches.RunItems(t.Context(), b.runs[0])
+		require.True(t, err == nil || errors.As(err, new(*batch.DownError)), err)
+		return err == nil
+	}, waitMax, tick)
+	require.Equal(t, [4]int{items, items - r.State.Summary.Failed, r.State.Summary.Failed, 0}, counts(b.record(t)))
+	require.EqualValues(t, items-r.State.Summary.Failed, calls.Load(), "of the version that the items began with")
 	for call, keys := range o.keys {
 		require.Len(t, keys, 1, "%s was answered and is not repeated", call)
 	}

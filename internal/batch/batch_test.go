@@ -309,7 +309,7 @@ func TestBatchOfManyWindows(t *testing.T) {
 	publish(t, c, affordability)
 	var file strings.Builder
 	file.WriteString("borrowerId,income,debt\n")
-	const items = 20_500
+	const items = 12_500 // thirteen chunks, of which eight are a window
 	for i := range items {
 		switch {
 		case i%100 == 7:

@@ -31,7 +31,7 @@ type calling struct {
 }
 
 const (
-	callingItems = 1125
+	callingItems = 1000
 	callingMost  = 800 // at a time
 )
 
@@ -63,7 +63,7 @@ func newCalling(t *testing.T, isRecorded bool) *calling {
 	b := &calling{target: o, isRecorded: isRecorded, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(callingItems)...)))}
 	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
 	b.runs = b.newRuns(t)
-	require.Len(t, b.runs, 5, "chunks")
+	require.Len(t, b.runs, 4, "chunks")
 	b.live(t)
 	return b
 }
@@ -286,9 +286,11 @@ func TestHalfBegunChunksOutliveAStop(t *testing.T) {
 			require.Empty(t, handedOver)
 		}
 		for _, id := range handedOver {
-			f, _, err := other.batches.Executions.RunLeased(t.Context(), b.tenantID, id)
-			require.NoError(t, err)
-			b.group.Go(func() { require.NoError(t, other.batches.End(t.Context(), f)) })
+			b.group.Go(func() {
+				f, _, err := other.batches.Executions.RunLeased(t.Context(), b.tenantID, id)
+				require.NoError(t, err)
+				require.NoError(t, other.batches.End(t.Context(), f))
+			})
 		}
 		b.complete(t, 2)
 	})

@@ -91,10 +91,10 @@ func (s *stages) count(t *testing.T, query string) (n int) {
 	return n
 }
 
-// newRuns returns the jobs of items that were enqueued since the last call.
+// newRuns returns the jobs of the batch's items that were enqueued since the last call.
 func (s *stages) newRuns(t *testing.T) (runs []jobs.BatchItemRun) {
 	t.Helper()
-	rows, err := s.Pool.Query(t.Context(), "SELECT id, args FROM river.river_job WHERE kind = 'batch_item_run' AND id > $1 ORDER BY id", s.seen)
+	rows, err := s.Pool.Query(t.Context(), "SELECT id, args FROM river.river_job WHERE kind = 'batch_item_run' AND id > $1 AND (args ->> 'batch_id')::uuid = $2 ORDER BY id", s.seen, s.id)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -126,7 +126,7 @@ func crashing(t *testing.T, stage func(context.Context) error) (crashes int) {
 
 func TestStagesGoOnAfterCrashes(t *testing.T) {
 	t.Parallel()
-	const items = 5_432
+	const items = 3_432
 	s := newStages(t, items)
 	crashes := crashing(t, func(ctx context.Context) error { return s.batches.PreProcess(ctx, s.tenantID, s.id) })
 	t.Logf("pre-processing was cut off %d times", crashes)

@@ -69,9 +69,7 @@ func (c *demoCommand) Run(ctx context.Context, out *console) (err error) {
 	if err != nil {
 		return fmt.Errorf("open the stand-in bureau: %w", err)
 	}
-	log, flush := logging.New(logFile, slog.LevelInfo)
-	defer flush()
-	demo := &demoRun{command: c, console: out, log: log, screen: show, state: state, bureau: lender}
+	demo := &demoRun{command: c, console: out, log: logging.New(logFile, slog.LevelInfo), screen: show, state: state, bureau: lender}
 	defer func() { err = errors.Join(err, demo.bureau.Close()) }()
 	return ifNotStopped(ctx, demo.run(ctx))
 }

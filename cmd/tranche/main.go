@@ -94,11 +94,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return fail(stderr, err, exitUsage)
 	}
 	parsed.BindTo(audit.WithOrigin(ctx, audit.Operator, ""), (*context.Context)(nil))
-	log, flush := logging.New(stderr, line.LogLevel)
-	parsed.Bind(log)
-	err = parsed.Run(&console{Out: stdout, Err: stderr})
-	flush()
-	if err != nil {
+	parsed.Bind(logging.New(stderr, line.LogLevel))
+	if err := parsed.Run(&console{Out: stdout, Err: stderr}); err != nil {
 		return fail(stderr, err, exitError)
 	}
 	return exitOK

@@ -20,38 +20,14 @@ const (
 	BatchID     = "executionBatchId"
 )
 
-// New returns a logger that writes to w lines of at least the given level. Those
-// below a warning are gathered for up to 20 ms, except on a terminal; flush writes
-// them now.
-func New(w io.Writer, level slog.Level) (log *slog.Logger, flush func()) {
+// New returns a logger that writes to w lines of at least the given level.
+func New(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewJSONHandler(w, options)
 	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return slog.New(NewHandler(slog.NewTextHandler(w, options))), func() {}
+		handler = slog.NewTextHandler(w, options)
 	}
-	lines := &buffer{w: w}
-	return slog.New(NewHandler(&hasty{slog.NewJSONHandler(lines, options), lines.flush})), lines.flush
-}
-
-// hasty has lines written at once that are at least a warning.
-type hasty struct {
-	slog.Handler
-	flush func()
-}
-
-func (h *hasty) Handle(ctx context.Context, record slog.Record) error {
-	err := h.Handler.Handle(ctx, record)
-	if record.Level >= slog.LevelWarn {
-		h.flush()
-	}
-	return err
-}
-
-func (h *hasty) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &hasty{h.Handler.WithAttrs(attrs), h.flush}
-}
-
-func (h *hasty) WithGroup(name string) slog.Handler {
-	return &hasty{h.Handler.WithGroup(name), h.flush}
+	return slog.New(NewHandler(handler))
 }
 
 type contextKey struct{}

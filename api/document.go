@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/swaggest/swgui/v5emb"
@@ -193,17 +194,23 @@ func documented(document *huma.OpenAPI, method, path string) *huma.Operation {
 	}
 }
 
-// documentRoutes renders the document once, after every endpoint has been
-// registered, and serves it and the page that shows it.
-func (s *Server) documentRoutes() {
+// writeDocument writes the document, which has what was registered until then.
+func (s *Server) writeDocument() []byte {
 	document, err := json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("api: the OpenAPI document cannot be written: %v", err))
 	}
-	s.document = append(document, '\n')
-	sum := sha256.Sum256(s.document)
-	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	return append(document, '\n')
+}
+
+// documentRoutes serves the document and the page that shows it.
+func (s *Server) documentRoutes() {
+	tag := sync.OnceValue(func() string {
+		sum := sha256.Sum256(s.Document())
+		return `"` + hex.EncodeToString(sum[:16]) + `"`
+	})
 	s.router.Get(documentPath, func(w http.ResponseWriter, r *http.Request) {
+		etag := tag()
 		w.Header().Set("ETag", etag)
 		w.Header().Set("Cache-Control", "no-cache")
 		if hasETag(r.Header.Get("If-None-Match"), etag) {
@@ -211,7 +218,7 @@ func (s *Server) documentRoutes() {
 			return
 		}
 		w.Header().Set("Content-Type", jsonType)
-		_, _ = w.Write(s.document)
+		_, _ = w.Write(s.Document())
 	})
 	page := v5emb.New("Tranche", documentPath, docsPath+"/")
 	s.router.Get(docsPath, func(w http.ResponseWriter, r *http.Request) {

@@ -36,6 +36,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -102,7 +103,7 @@ type Server struct {
 	router   chi.Router
 	huma     huma.API
 	handler  http.Handler
-	document []byte
+	document func() []byte // written when it is first asked for: that takes longer than all else here
 	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
@@ -122,6 +123,7 @@ func New(config Config) *Server {
 		s.routes()
 	}
 	s.handler = s.observe(s.recoverPanic(s.router))
+	s.document = sync.OnceValue(s.writeDocument)
 	return s
 }
 
@@ -153,4 +155,4 @@ func (s *Server) routes() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Document returns the OpenAPI document of the service.
-func (s *Server) Document() []byte { return s.document }
+func (s *Server) Document() []byte { return s.document() }

@@ -202,7 +202,7 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	}
 	send := c.http.Do
 	if progressOf(req.Context()).redirects <= 0 {
-		send = c.transport.RoundTrip // the client's frames would not fit into the stack that does for all else
+		send = c.transport.RoundTrip // the client's frames would need a larger stack than all else does
 	}
 	answer, err := send(req)
 	if err != nil {

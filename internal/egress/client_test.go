@@ -203,7 +203,7 @@ func TestRebindingIsRefused(t *testing.T) {
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	port, connections := canary(t, "127.0.0.1:0")
-	for _, target := range []string{"http://127.0.0.1:" + port, "//localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "file:///etc/passwd", "/loop"} {
+	for _, target := range []string{"http://127.0.0.1:" + port, "//localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "file:///etc/passwd", "/loop", "http://[::1", "/%zz"} {
 		server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", target)
 			w.WriteHeader(http.StatusFound)

@@ -194,7 +194,7 @@ func documented(document *huma.OpenAPI, method, path string) *huma.Operation {
 	}
 }
 
-// writeDocument writes the document, which has what was registered until then.
+// writeDocument writes the document, of all that New has registered.
 func (s *Server) writeDocument() []byte {
 	document, err := json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
 	if err != nil {

@@ -54,7 +54,7 @@ type chunkRun struct {
 	custom   any
 	isTest   bool
 	*holding           // of the chunk; nil if there is none or nothing may begin
-	comer    int       // among those of the batch who want places
+	came     int       // its number among those of the batch who want places
 	lookedAt time.Time // when it was last known that items may begin
 	draft    *draft
 
@@ -70,7 +70,7 @@ type chunkRun struct {
 // runChunk runs the items of a chunk: in memory, if they have no effects and none
 // has begun, else one beside the other.
 func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
-	r := &chunkRun{Service: s, BatchItemRun: run, comer: s.calling.come(), lookedAt: s.Clock()}
+	r := &chunkRun{Service: s, BatchItemRun: run, came: s.calling.come(), lookedAt: s.Clock()}
 	look, err := s.q.BatchChunkLook(ctx, s.Pool, queries.BatchChunkLookParams{
 		TenantID: run.TenantID, BatchID: run.BatchID, FirstItem: run.FirstItem, DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})
@@ -127,7 +127,7 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 			holding = execution.HeldElsewhere
 			continue
 		}
-		leave := r.place(ctx)
+		leave := r.place(ctx, 0) // their time runs
 		if leave == nil {
 			break
 		}
@@ -144,7 +144,7 @@ func (r *chunkRun) begin(ctx context.Context) {
 		return
 	}
 	for i := range r.row.ItemIndexes {
-		leave := r.place(ctx)
+		leave := r.place(ctx, r.came)
 		if leave == nil {
 			return
 		}
@@ -157,10 +157,11 @@ func (r *chunkRun) begin(ctx context.Context) {
 }
 
 // place waits for a place for one more item, which is to be left; nil if no more
-// are to be started. All items of a chunk come before those of the chunks that came
-// later: so few chunks are begun at a time, and what ends follows each other.
-func (r *chunkRun) place(ctx context.Context) (leave func()) {
-	leave, err := r.calling.takeAs(ctx, r.comer, r.TenantID, r.BatchID)
+// are to be started. Of the chunks that wait for a place the one gets it that came
+// first: while places are scarce few chunks are begun at a time, and what ends follows
+// each other.
+func (r *chunkRun) place(ctx context.Context, number int) (leave func()) {
+	leave, err := r.calling.takeAs(ctx, number, r.TenantID, r.BatchID)
 	if err != nil {
 		r.note(execution.Held, err)
 		return nil

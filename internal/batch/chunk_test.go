@@ -102,7 +102,7 @@ func TestChunksOfLargeResults(t *testing.T) {
 		{"id": "list", "type": "transform", "config": {"fields": {"list": "{{ map(1..900, \"`+strings.Repeat("x", 1000)+`\") }}"}}},
 		{"id": "end", "type": "end", "config": {"status": "failed", "errorMessage": "as it is meant", "customOutput": "{{ tasks.list.output }}"}}],
 		"edges": [{"source": "start", "target": "list"}, {"source": "list", "target": "end"}]}`)
-	const items = 20 // of nearly two megabytes each, of which a statement takes 32
+	const items = 24 // of nearly two megabytes each, of which a statement takes 32 MB
 	id := start(t, c, "large", ids(many(items)...))
 	for attempt := range 2 {
 		if attempt > 0 {

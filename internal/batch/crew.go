@@ -8,9 +8,9 @@ import (
 const (
 	// crewKept is for how long a goroutine of a crew waits for the next work.
 	crewKept = time.Second
-	// crewStack is how many bytes of its stack a goroutine of a crew always uses.
-	// Stacks of which three quarters are free are halved when garbage is collected:
-	// with this one they would be too small for an item with a call only then.
+	// crewStack is how many bytes of its stack a goroutine of a crew always uses. When
+	// garbage is collected Go halves the stacks of which less than a quarter is in use:
+	// so it leaves those of 16 KiB as they are, which an item with a call needs.
 	crewStack = 4 << 10
 )
 

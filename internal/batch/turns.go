@@ -29,10 +29,10 @@ type turns struct {
 	// came after that, the number there were when it came.
 	served map[uuid.UUID]int
 	number int // of turns that were given
-	comers int // who came until now
+	came   int // how many came until now
 }
 
-// queue is what waits of a batch, in the order in which it came.
+// queue is what waits of a batch, by the numbers of those who came.
 type queue struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*turn
@@ -40,7 +40,7 @@ type queue struct {
 
 type turn struct {
 	tenantID, batchID uuid.UUID
-	comer             int           // who came before has less
+	number            int           // by come; who came before has a lower one
 	given             chan struct{} // closed when it has a place
 }
 
@@ -48,13 +48,13 @@ func newTurns(places, greed int) *turns {
 	return &turns{free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{}}
 }
 
-// come gives whoever will take one place after the other a number, by which it comes
-// before those of its batch that came later.
-func (t *turns) come() (comer int) {
+// come returns a number, under which all turns of one that takes several come before
+// those of its batch that came later.
+func (t *turns) come() (number int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.comers++
-	return t.comers
+	t.came++
+	return t.came
 }
 
 // take waits for a place; leave is to be called when the work is done or rests.
@@ -62,9 +62,9 @@ func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave fu
 	return t.takeAs(ctx, t.come(), tenantID, batchID)
 }
 
-// takeAs is take for one that came before.
-func (t *turns) takeAs(ctx context.Context, comer int, tenantID, batchID uuid.UUID) (leave func(), err error) {
-	mine := &turn{tenantID: tenantID, batchID: batchID, comer: comer, given: make(chan struct{})}
+// takeAs is take under a number; 0 is before all others.
+func (t *turns) takeAs(ctx context.Context, number int, tenantID, batchID uuid.UUID) (leave func(), err error) {
+	mine := &turn{tenantID: tenantID, batchID: batchID, number: number, given: make(chan struct{})}
 	t.add(mine)
 	select {
 	case <-mine.given:
@@ -98,7 +98,10 @@ func (t *turns) add(mine *turn) {
 }
 
 func (q *queue) add(mine *turn) {
-	at, _ := slices.BinarySearchFunc(q.waiting, mine, func(a, b *turn) int { return cmp.Compare(a.comer, b.comer) })
+	at := len(q.waiting)
+	for at > 0 && q.waiting[at-1].number > mine.number {
+		at--
+	}
 	q.waiting = slices.Insert(q.waiting, at, mine)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -12,7 +14,7 @@ import (
 
 // waitFor queues a turn without waiting for it.
 func waitFor(t *turns, tenant, batch byte) *turn {
-	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, comer: t.come(), given: make(chan struct{})}
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, number: t.come(), given: make(chan struct{})}
 	t.add(mine)
 	return mine
 }
@@ -103,13 +105,44 @@ func TestTurnsComeAgain(t *testing.T) {
 	places := newTurns(1, 0)
 	again := waitFor(places, '1', 'a')
 	later := waitFor(places, '1', 'a')
-	another := &turn{tenantID: again.tenantID, batchID: again.batchID, comer: again.comer, given: make(chan struct{})}
-	places.add(another)
+	another, third := *again, *again
+	another.given, third.given = make(chan struct{}), make(chan struct{})
+	places.add(&another)
+	places.add(&third)
 	places.leave(again)
-	require.True(t, another.hasPlace())
+	require.True(t, another.hasPlace(), "in the order in which it asked")
+	places.leave(&another)
+	require.True(t, third.hasPlace())
 	require.False(t, later.hasPlace())
-	places.leave(another)
+	places.leave(&third)
 	require.True(t, later.hasPlace())
+}
+
+// Of the chunks that wait for a place the one gets it that came first, and what has
+// begun before that.
+func TestChunksTakePlacesInTheirOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
+		first, second := &chunkRun{Service: s, came: s.calling.come()}, &chunkRun{Service: s, came: s.calling.come()}
+		leave := second.place(t.Context(), second.came)
+		var order []string
+		for _, who := range []struct {
+			name   string
+			run    *chunkRun
+			number int
+		}{{"second", second, second.came}, {"first", first, first.came}, {"begun", second, 0}} {
+			go func() {
+				left := who.run.place(t.Context(), who.number)
+				order = append(order, who.name)
+				left()
+			}()
+			synctest.Wait()
+		}
+		leave()
+		synctest.Wait()
+		require.Equal(t, []string{"begun", "first", "second"}, order)
+	})
 }
 
 // Who gives up while waiting leaves no place behind.

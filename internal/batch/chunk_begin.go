@@ -54,7 +54,7 @@ type chunkRun struct {
 	custom   any
 	isTest   bool
 	*holding           // of the chunk; nil if there is none or nothing may begin
-	came     int       // its number among those of the batch who want places
+	came     int       // for places, among the others of the batch
 	lookedAt time.Time // when it was last known that items may begin
 	draft    *draft
 
@@ -127,7 +127,7 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 			holding = execution.HeldElsewhere
 			continue
 		}
-		leave := r.place(ctx, 0) // their time runs
+		leave := r.place(ctx, beforeAll) // their time runs
 		if leave == nil {
 			break
 		}
@@ -160,8 +160,8 @@ func (r *chunkRun) begin(ctx context.Context) {
 // are to be started. Of the chunks that wait for a place the one gets it that came
 // first: while places are scarce few chunks are begun at a time, and what ends follows
 // each other.
-func (r *chunkRun) place(ctx context.Context, number int) (leave func()) {
-	leave, err := r.calling.takeAs(ctx, number, r.TenantID, r.BatchID)
+func (r *chunkRun) place(ctx context.Context, came int) (leave func()) {
+	leave, err := r.calling.takeAs(ctx, came, r.TenantID, r.BatchID)
 	if err != nil {
 		r.note(execution.Held, err)
 		return nil

@@ -35,7 +35,7 @@ func TestPanicsAreErrors(t *testing.T) {
 	s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
 	for range 2 {
 		r := &chunkRun{Service: s}
-		r.start(r.place(t.Context(), 0), func() (execution.Holding, error) { panic("broken") })
+		r.start(r.place(t.Context(), r.came), func() (execution.Holding, error) { panic("broken") })
 		r.end(t.Context())
 		_, err := r.result()
 		require.ErrorContains(t, err, "panic: broken")

@@ -29,10 +29,10 @@ type turns struct {
 	// came after that, the number there were when it came.
 	served map[uuid.UUID]int
 	number int // of turns that were given
-	came   int // how many came until now
+	comers int // how many have come until now
 }
 
-// queue is what waits of a batch, by the numbers of those who came.
+// queue is what waits of a batch, in the order in which who waits came.
 type queue struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*turn
@@ -40,7 +40,7 @@ type queue struct {
 
 type turn struct {
 	tenantID, batchID uuid.UUID
-	number            int           // by come; who came before has a lower one
+	came              int           // as come says, or beforeAll
 	given             chan struct{} // closed when it has a place
 }
 
@@ -48,13 +48,16 @@ func newTurns(places, greed int) *turns {
 	return &turns{free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{}}
 }
 
-// come returns a number, under which all turns of one that takes several come before
-// those of its batch that came later.
-func (t *turns) come() (number int) {
+// beforeAll is for turns that come before all others of their batch.
+const beforeAll = 0
+
+// come says as which comer one that takes several turns does so: all of them come
+// before those of its batch that came later.
+func (t *turns) come() (came int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.came++
-	return t.came
+	t.comers++
+	return t.comers
 }
 
 // take waits for a place; leave is to be called when the work is done or rests.
@@ -62,9 +65,9 @@ func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave fu
 	return t.takeAs(ctx, t.come(), tenantID, batchID)
 }
 
-// takeAs is take under a number; 0 is before all others.
-func (t *turns) takeAs(ctx context.Context, number int, tenantID, batchID uuid.UUID) (leave func(), err error) {
-	mine := &turn{tenantID: tenantID, batchID: batchID, number: number, given: make(chan struct{})}
+// takeAs is take for one that came before.
+func (t *turns) takeAs(ctx context.Context, came int, tenantID, batchID uuid.UUID) (leave func(), err error) {
+	mine := &turn{tenantID: tenantID, batchID: batchID, came: came, given: make(chan struct{})}
 	t.add(mine)
 	select {
 	case <-mine.given:
@@ -99,7 +102,7 @@ func (t *turns) add(mine *turn) {
 
 func (q *queue) add(mine *turn) {
 	at := len(q.waiting)
-	for at > 0 && q.waiting[at-1].number > mine.number {
+	for at > 0 && q.waiting[at-1].came > mine.came {
 		at--
 	}
 	q.waiting = slices.Insert(q.waiting, at, mine)

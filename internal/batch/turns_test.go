@@ -14,7 +14,7 @@ import (
 
 // waitFor queues a turn without waiting for it.
 func waitFor(t *turns, tenant, batch byte) *turn {
-	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, number: t.come(), given: make(chan struct{})}
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, came: t.come(), given: make(chan struct{})}
 	t.add(mine)
 	return mine
 }
@@ -128,12 +128,12 @@ func TestChunksTakePlacesInTheirOrder(t *testing.T) {
 		leave := second.place(t.Context(), second.came)
 		var order []string
 		for _, who := range []struct {
-			name   string
-			run    *chunkRun
-			number int
-		}{{"second", second, second.came}, {"first", first, first.came}, {"begun", second, 0}} {
+			name string
+			run  *chunkRun
+			came int
+		}{{"second", second, second.came}, {"first", first, first.came}, {"begun", second, beforeAll}} {
 			go func() {
-				left := who.run.place(t.Context(), who.number)
+				left := who.run.place(t.Context(), who.came)
 				order = append(order, who.name)
 				left()
 			}()

@@ -162,6 +162,26 @@ RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
+-- name: SysExecutionRelease :many
+-- Lets go of executions, each with a job by which others go on with it at once, and
+-- wakes the workers. No row: the lease was lost before.
+WITH released AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM (
+        -- As in SysExecutionInsert.
+        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id,
+            unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@jobs_args::text[]) AS job_args
+    ) AS held
+    -- Found by the id alone: a tenant's index leads to all of its executions.
+    WHERE e.id = held.id AND e.tenant_id IS NOT DISTINCT FROM held.tenant_id AND e.lease_token = held.lease_token
+    RETURNING e.id, held.lease_token, held.job_args
+), job AS (
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT @job_kind, @job_queue, @job_attempts_max, released.job_args::jsonb, 'available' FROM released
+)
+SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify(@job_channel, @job_notice) IS NOT NULL)::boolean AS is_announced
+FROM released;
+
 -- name: ExecutionLetGo :execrows
 -- Lets go of an execution that met an error, for its job to try again. An item's
 -- time limit begins anew: by that the job of its chunk finds it. No row: the lease

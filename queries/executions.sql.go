@@ -1042,6 +1042,75 @@ func (q *Queries) SysExecutionPartitionsProvide(ctx context.Context, db DBTX, mo
 	return err
 }
 
+const sysExecutionRelease = `-- name: SysExecutionRelease :many
+WITH released AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM (
+        -- As in SysExecutionInsert.
+        SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id,
+            unnest($5::uuid[]) AS lease_token, unnest($6::text[]) AS job_args
+    ) AS held
+    -- Found by the id alone: a tenant's index leads to all of its executions.
+    WHERE e.id = held.id AND e.tenant_id IS NOT DISTINCT FROM held.tenant_id AND e.lease_token = held.lease_token
+    RETURNING e.id, held.lease_token, held.job_args
+), job AS (
+    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
+    SELECT $7, $8, $9, released.job_args::jsonb, 'available' FROM released
+)
+SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify($1, $2) IS NOT NULL)::boolean AS is_announced
+FROM released
+`
+
+type SysExecutionReleaseParams struct {
+	JobChannel     string
+	JobNotice      string
+	Ids            []uuid.UUID
+	TenantIds      []uuid.UUID
+	LeaseTokens    []uuid.UUID
+	JobsArgs       []string
+	JobKind        string
+	JobQueue       string
+	JobAttemptsMax int16
+}
+
+type SysExecutionReleaseRow struct {
+	ID          uuid.UUID
+	LeaseToken  uuid.UUID
+	IsAnnounced bool
+}
+
+// Lets go of executions, each with a job by which others go on with it at once, and
+// wakes the workers. No row: the lease was lost before.
+func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecutionReleaseParams) ([]SysExecutionReleaseRow, error) {
+	rows, err := db.Query(ctx, sysExecutionRelease,
+		arg.JobChannel,
+		arg.JobNotice,
+		arg.Ids,
+		arg.TenantIds,
+		arg.LeaseTokens,
+		arg.JobsArgs,
+		arg.JobKind,
+		arg.JobQueue,
+		arg.JobAttemptsMax,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysExecutionReleaseRow{}
+	for rows.Next() {
+		var i SysExecutionReleaseRow
+		if err := rows.Scan(&i.ID, &i.LeaseToken, &i.IsAnnounced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysExecutionTakeBack = `-- name: SysExecutionTakeBack :one
 WITH held AS (
     SELECT e.id, e.tenant_id, asked.needs_job

@@ -13,7 +13,6 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
-	"tranche/jobs"
 	"tranche/queries"
 )
 
@@ -176,9 +175,11 @@ func (r *run) letGo(ctx context.Context) error {
 	ctx = postgres.WithTenant(ctx, r.tenantID)
 	return r.persist(ctx, func(ctx context.Context) (int64, error) {
 		if r.recorded != nil {
-			return r.release(ctx, time.Time{}, nil)
+			return r.release(ctx)
 		}
-		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams(r.lease()))
+		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams{
+			TenantID: r.tenantID, ID: r.id, LeaseToken: r.token,
+		})
 	})
 }
 
@@ -227,9 +228,29 @@ func (r *run) suspend(ctx context.Context, wakeAt time.Time) error {
 	if err != nil {
 		return err
 	}
-	return r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return r.release(ctx, wakeAt, &state)
+	return r.persist(ctx, func(ctx context.Context) (rows int64, err error) {
+		err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
+			rows, err = r.suspendTx(ctx, tx, wakeAt, state)
+			return err
+		})
+		return rows, err
 	})
+}
+
+func (r *run) suspendTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time, state queries.ExecutionCheckpointParams) (rows int64, err error) {
+	q := queries.New()
+	if rows, err = q.ExecutionCheckpoint(ctx, tx, state); err != nil || rows == 0 {
+		return rows, err
+	}
+	if wakeAt, err = r.wakeTx(ctx, tx, wakeAt); err != nil {
+		return 0, err
+	}
+	rows, err = q.ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token})
+	if err != nil || rows == 0 {
+		return rows, err
+	}
+	_, err = r.service.Jobs.InsertTx(ctx, tx, r.lease().job(), &river.InsertOpts{ScheduledAt: wakeAt})
+	return rows, err
 }
 
 // handOver lets others go on at once with what this process cannot finish.
@@ -239,36 +260,16 @@ func (r *run) handOver(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeMax)
 	defer cancel()
-	_, err := r.release(ctx, time.Time{}, nil)
+	_, err := r.release(ctx)
 	return postgres.Translate(err)
 }
 
-// release gives the lease up and leaves the execution to a job at the given
-// time, or now if it is zero; with the state, where it changed.
-func (r *run) release(ctx context.Context, at time.Time, state *queries.ExecutionCheckpointParams) (rows int64, err error) {
-	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
-		q := queries.New()
-		if state != nil {
-			if rows, err = q.ExecutionCheckpoint(ctx, tx, *state); err != nil || rows == 0 {
-				return err
-			}
-			if at, err = r.wakeTx(ctx, tx, at); err != nil {
-				return err
-			}
-		}
-		if rows, err = q.ExecutionUnlease(ctx, tx, r.lease()); err != nil || rows == 0 {
-			return err
-		}
-		_, err = r.service.Jobs.InsertTx(ctx, tx, r.job(), &river.InsertOpts{ScheduledAt: at})
-		return err
-	})
-	return rows, err
+// release gives the lease up and leaves the execution to a job that is due at once.
+// Those that do so at the same time share a statement.
+func (r *run) release(ctx context.Context) (rows int64, err error) {
+	return r.service.releases.do(ctx, r.lease())
 }
 
-func (r *run) lease() queries.ExecutionUnleaseParams {
-	return queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token}
-}
-
-func (r *run) job() jobs.TaskExecution {
-	return jobs.TaskExecution{TenantID: r.tenantID, ExecutionID: r.id}
+func (r *run) lease() lease {
+	return lease{tenantID: r.tenantID, executionID: r.id, token: r.token}
 }

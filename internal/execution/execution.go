@@ -61,6 +61,7 @@ type Service struct {
 	inserts  group[*newExecution, bool]
 	reads    group[reference, *queries.SysExecutionListForRunRow]
 	finishes group[*Finished, int64]
+	releases group[lease, int64]
 }
 
 // New returns a service; Stop ends it.
@@ -81,6 +82,9 @@ func New(c Config) *Service {
 	s.finishes.bytes = (*Finished).bytes
 	s.finishes.write = func(ctx context.Context, ends []*Finished) ([]int64, error) {
 		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
+	}
+	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {
+		return releaseAll(whose(ctx, leases, lease.tenant), s.Pool, leases)
 	}
 	return s
 }

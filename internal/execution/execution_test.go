@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -400,6 +401,38 @@ func TestStopHandsOver(t *testing.T) {
 	_, err := second.Continue(t.Context(), b.tenant, id)
 	require.NoError(t, err)
 	require.Equal(t, "completed", b.status(t, id))
+}
+
+// However many run, a stop hands them over in time: they share a few commits.
+func TestStopHandsManyOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s, _ := b.process(t)
+	const many = 300
+	b.target.called = make(chan struct{}, many)
+	ended := make(chan error, many)
+	req := b.calling(t, "")
+	for range many {
+		go func() {
+			_, err := s.Run(context.Background(), req, 0)
+			ended <- err
+		}()
+	}
+	for range many {
+		<-b.target.called
+	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Stop(now)
+	for range many {
+		require.Error(t, <-ended)
+	}
+	require.Equal(t, "300 300", b.text(t, `SELECT count(*) || ' ' || count(DISTINCT args ->> 'execution_id') FROM river.river_job WHERE state = 'available'`))
+	require.Equal(t, "300 0", b.text(t, `SELECT count(*) || ' ' || count(lease_token) FROM executions WHERE status = 'running'`))
+	commits, err := strconv.Atoi(b.text(t, `SELECT count(DISTINCT xmin::text)::text FROM river.river_job`))
+	require.NoError(t, err)
+	require.LessOrEqual(t, commits, many/10)
+	close(b.target.let)
 }
 
 // A backoff of more than 5 s holds no process: a job goes on with it then.

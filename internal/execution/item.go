@@ -160,5 +160,5 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 // leave hands an item over that this process may hold without knowing it.
 func (r *run) leave(ctx context.Context) {
 	ctx = postgres.WithTenant(ctx, r.tenantID)
-	_ = r.persist(ctx, func(ctx context.Context) (int64, error) { return r.release(ctx, time.Time{}, nil) })
+	_ = r.persist(ctx, r.release)
 }

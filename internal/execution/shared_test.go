@@ -66,6 +66,48 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.Equal(t, `completed t {"a \"b\""} {"n":1.10}`, text)
 }
 
+// Only who holds a lease gives it up, once, and has a job go on with the execution.
+func TestSharedReleasesKeepHoldersApart(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Tx(t)
+	own, foreign := pgtest.Tenant(t, db).ID, pgtest.Tenant(t, db).ID
+	workflow := pgtest.PublishedWorkflow(t, db, own).ID
+	first, second, kept, free, token := pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t), uuid.New()
+	row := func(id, lease uuid.UUID) *newExecution {
+		return &newExecution{ID: id, TenantID: own, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusRunning, Input: []byte(`{}`), LeaseToken: lease}
+	}
+	_, err := insertAll(t.Context(), db, []*newExecution{row(first, token), row(second, token), row(kept, token), row(free, uuid.Nil)})
+	require.NoError(t, err)
+
+	leases := []lease{
+		{own, first, uuid.New()},
+		{own, first, token},
+		{own, second, token},
+		{foreign, kept, token},
+		{own, kept, uuid.New()},
+		{own, kept, uuid.Nil},
+		{own, free, uuid.Nil},
+		{own, pgtest.NewID(t), token},
+	}
+	released, err := releaseAll(t.Context(), db, leases)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 1, 1, 0, 0, 0, 0, 0}, released)
+	released, err = releaseAll(t.Context(), db, leases)
+	require.NoError(t, err)
+	require.Equal(t, make([]int64, len(leases)), released, "once")
+
+	text := func(sql string) (text string) {
+		require.NoError(t, db.QueryRow(t.Context(), sql).Scan(&text))
+		return text
+	}
+	require.Equal(t, kept.String(), text(`SELECT string_agg(id::text, ' ') FROM executions WHERE lease_token IS NOT NULL`))
+	job := func(id uuid.UUID) string {
+		return own.String() + " " + id.String() + " task_execution execution available 1000; "
+	}
+	require.Equal(t, job(first)+job(second), text(`SELECT string_agg(format('%s %s %s %s %s %s; ', args ->> 'tenant_id', args ->> 'execution_id', kind, queue, state, max_attempts), '' ORDER BY args ->> 'execution_id')
+		FROM river.river_job`))
+}
+
 // One that is recorded alone is recorded as beside others.
 func TestOneIsRecordedAsMany(t *testing.T) {
 	t.Parallel()

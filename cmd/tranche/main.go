@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
@@ -33,16 +32,6 @@ const (
 // is Go's own measure, collecting takes a fifth of the processor time.
 const garbagePercent = 170
 
-// threadsPerProcessor leaves threads to spare while batches compute on every
-// processor. Go itself looks for what has arrived from the network only when one
-// of its threads has nothing to run, or every 10 ms; with a spare thread, which
-// package batch sees to, a request is met at once, and the kernel lets it run
-// beside the others.
-const threadsPerProcessor = 2
-
-// processors is how many there are to compute on.
-func processors() int { return max(1, runtime.GOMAXPROCS(0)/threadsPerProcessor) }
-
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
@@ -50,7 +39,6 @@ func main() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(heapLimit(os.DirFS("/")))
 	}
-	runtime.GOMAXPROCS(threadsPerProcessor * runtime.GOMAXPROCS(0))
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -78,6 +78,10 @@ func (s *Service) assemble() error {
 	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0)
 	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, gatherTime)
 	s.parts = p
+	middleware := workers.Middleware()
+	if s.threads != nil {
+		middleware = append(middleware, s.threads.middleware())
+	}
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
 			ProcessID: s.process.ID, Logger: riverLog,
@@ -85,7 +89,7 @@ func (s *Service) assemble() error {
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
 				RetentionMonths: s.config.RetentionMonths,
 			}),
-			Middleware: workers.Middleware(),
+			Middleware: middleware,
 		})
 		if err != nil {
 			return err
@@ -102,6 +106,9 @@ func (s *Service) assemble() error {
 		Signer:          storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
 		Pool:            s.pools.API,
 	})
+	if s.threads != nil {
+		s.handler = s.threads.handler(s.handler)
+	}
 	return nil
 }
 

@@ -77,6 +77,9 @@ type Config struct {
 	// Processors is on how many processors batches may compute at a time; 0 is on
 	// all that Go uses.
 	Processors int
+	// ThreadsMax is on how many threads Go runs while there is more than one thing
+	// to do, and on one otherwise; 0 leaves them alone.
+	ThreadsMax int
 
 	Clock func() time.Time
 	Log   *slog.Logger
@@ -94,6 +97,7 @@ type Service struct {
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
 
+	threads   *threads   // nil where they are left alone
 	listening *listening // nil before Start
 }
 
@@ -127,6 +131,9 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
 	if s.process, err = process.Start(ctx, s.control, string(config.Role), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
+	}
+	if config.ThreadsMax > 0 {
+		s.threads = newThreads(config.ThreadsMax)
 	}
 	if err := s.assemble(); err != nil {
 		return nil, err
@@ -226,6 +233,9 @@ func (s *Service) close(ctx context.Context) {
 	}()
 	if s.parts != nil {
 		s.parts.egress.Close()
+	}
+	if s.threads != nil {
+		s.threads.leave()
 	}
 	select {
 	case <-closed:

@@ -164,20 +164,25 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lea
 
 -- name: SysExecutionRelease :many
 -- Lets go of executions, each with a job by which others go on with it at once, and
--- wakes the workers. No row: the lease was lost before.
-WITH released AS (
-    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+-- wakes the workers. No row: the lease was lost before, or somebody is writing the
+-- execution, for whom this waits no more than others wait for it.
+WITH held AS (
+    SELECT e.id, e.tenant_id, asked.lease_token
+    -- As in SysExecutionInsert.
     FROM (
-        -- As in SysExecutionInsert.
-        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id,
-            unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@jobs_args::text[]) AS job_args
-    ) AS held
+        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lease_tokens::uuid[]) AS lease_token
+    ) AS asked
     -- Found by the id alone: a tenant's index leads to all of its executions.
-    WHERE e.id = held.id AND e.tenant_id IS NOT DISTINCT FROM held.tenant_id AND e.lease_token = held.lease_token
-    RETURNING e.id, held.lease_token, held.job_args
+    JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
+    FOR UPDATE OF e SKIP LOCKED
+), released AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM held WHERE e.id = held.id
+    RETURNING e.id, held.tenant_id, held.lease_token
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
-    SELECT @job_kind, @job_queue, @job_attempts_max, released.job_args::jsonb, 'available' FROM released
+    SELECT @job_kind, @job_queue, @job_attempts_max, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
+    FROM released
 )
 SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify(@job_channel, @job_notice) IS NOT NULL)::boolean AS is_announced
 FROM released;

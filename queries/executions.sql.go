@@ -1043,19 +1043,23 @@ func (q *Queries) SysExecutionPartitionsProvide(ctx context.Context, db DBTX, mo
 }
 
 const sysExecutionRelease = `-- name: SysExecutionRelease :many
-WITH released AS (
-    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+WITH held AS (
+    SELECT e.id, e.tenant_id, asked.lease_token
+    -- As in SysExecutionInsert.
     FROM (
-        -- As in SysExecutionInsert.
-        SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id,
-            unnest($5::uuid[]) AS lease_token, unnest($6::text[]) AS job_args
-    ) AS held
+        SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS lease_token
+    ) AS asked
     -- Found by the id alone: a tenant's index leads to all of its executions.
-    WHERE e.id = held.id AND e.tenant_id IS NOT DISTINCT FROM held.tenant_id AND e.lease_token = held.lease_token
-    RETURNING e.id, held.lease_token, held.job_args
+    JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
+    FOR UPDATE OF e SKIP LOCKED
+), released AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+    FROM held WHERE e.id = held.id
+    RETURNING e.id, held.tenant_id, held.lease_token
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
-    SELECT $7, $8, $9, released.job_args::jsonb, 'available' FROM released
+    SELECT $6, $7, $8, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
+    FROM released
 )
 SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify($1, $2) IS NOT NULL)::boolean AS is_announced
 FROM released
@@ -1067,7 +1071,6 @@ type SysExecutionReleaseParams struct {
 	Ids            []uuid.UUID
 	TenantIds      []uuid.UUID
 	LeaseTokens    []uuid.UUID
-	JobsArgs       []string
 	JobKind        string
 	JobQueue       string
 	JobAttemptsMax int16
@@ -1080,7 +1083,8 @@ type SysExecutionReleaseRow struct {
 }
 
 // Lets go of executions, each with a job by which others go on with it at once, and
-// wakes the workers. No row: the lease was lost before.
+// wakes the workers. No row: the lease was lost before, or somebody is writing the
+// execution, for whom this waits no more than others wait for it.
 func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecutionReleaseParams) ([]SysExecutionReleaseRow, error) {
 	rows, err := db.Query(ctx, sysExecutionRelease,
 		arg.JobChannel,
@@ -1088,7 +1092,6 @@ func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecu
 		arg.Ids,
 		arg.TenantIds,
 		arg.LeaseTokens,
-		arg.JobsArgs,
 		arg.JobKind,
 		arg.JobQueue,
 		arg.JobAttemptsMax,

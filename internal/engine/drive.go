@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tranche/internal/expression"
+	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
 
@@ -180,7 +181,12 @@ func (d *drive) start(ctx context.Context, action Action) {
 	ctx, cancel := context.WithCancel(ctx)
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
 	run := d.prepare(ctx, action)
-	d.goroutines.Go(func() { d.send(run()) })
+	d.goroutines.Go(func() {
+		done := d.Threads.Do(threads.One)
+		event := run()
+		done()
+		d.send(event)
+	})
 }
 
 // prepare gives an effect the values of now; what it returns may run beside the

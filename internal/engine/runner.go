@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tranche/internal/expression"
+	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
 
@@ -25,6 +26,8 @@ type Runner struct {
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
+	// Threads are told of effects that run beside others; may be nil.
+	Threads *threads.Threads
 }
 
 // Run is one execution on its way. Drive changes State and nothing else.

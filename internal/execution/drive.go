@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"tranche/internal/engine"
 	"tranche/internal/fault"
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	// handOverTimeMax bounds the writes of a process that stops.
+	// handOverTimeMax bounds the writes by which executions are handed over.
 	handOverTimeMax = 5 * time.Second
 	// persistWaitMax bounds the pause between attempts to write what must not
 	// be lost while the database is away.
@@ -245,12 +244,7 @@ func (r *run) suspendTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time, state 
 	if wakeAt, err = r.wakeTx(ctx, tx, wakeAt); err != nil {
 		return 0, err
 	}
-	rows, err = q.ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token})
-	if err != nil || rows == 0 {
-		return rows, err
-	}
-	_, err = r.service.Jobs.InsertTx(ctx, tx, r.lease().job(), &river.InsertOpts{ScheduledAt: wakeAt})
-	return rows, err
+	return r.releaseTx(ctx, tx, wakeAt)
 }
 
 // handOver lets others go on at once with what this process cannot finish.
@@ -262,14 +256,4 @@ func (r *run) handOver(ctx context.Context) error {
 	defer cancel()
 	_, err := r.release(ctx)
 	return postgres.Translate(err)
-}
-
-// release gives the lease up and leaves the execution to a job that is due at once.
-// Those that do so at the same time share a statement.
-func (r *run) release(ctx context.Context) (rows int64, err error) {
-	return r.service.releases.do(ctx, r.lease())
-}
-
-func (r *run) lease() lease {
-	return lease{tenantID: r.tenantID, executionID: r.id, token: r.token}
 }

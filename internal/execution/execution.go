@@ -23,6 +23,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
+	"tranche/internal/threads"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -42,6 +43,8 @@ type Config struct {
 	// Callers are told of those who wait for Run, by all services of the process;
 	// nil is told by this one alone.
 	Callers *Callers
+	// Threads are told of runs that go on when their callers are answered; may be nil.
+	Threads *threads.Threads
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
@@ -83,6 +86,7 @@ func New(c Config) *Service {
 	s.finishes.write = func(ctx context.Context, ends []*Finished) ([]int64, error) {
 		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
 	}
+	s.releases.aside = s.running.Go // a stop waits for it
 	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {
 		return releaseAll(whose(ctx, leases, lease.tenant), s.Pool, leases)
 	}

@@ -1,6 +1,9 @@
 package execution
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // AroundInserts has what happens around the statements that record executions
 // decided by the caller, who makes them, or does not, or later.
@@ -13,4 +16,23 @@ func (s *Service) AroundInserts(around func(insert func() error) error) {
 		})
 		return inserted, err
 	}
+}
+
+// HoldReleases has the first statement that gives leases up wait until so many more
+// are to be given up, and returns how many there were of such statements.
+func (s *Service) HoldReleases(more int) (statements func() int) {
+	write := s.releases.write
+	made := 0
+	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {
+		for made++; made == 1; time.Sleep(time.Millisecond) {
+			s.releases.mu.Lock()
+			queued := len(s.releases.queue)
+			s.releases.mu.Unlock()
+			if queued >= more {
+				break
+			}
+		}
+		return write(ctx, leases)
+	}
+	return func() int { return made }
 }

@@ -30,6 +30,8 @@ type group[T, R any] struct {
 	bytes func(T) int
 	// gather is how long is waited for more after a write that several shared.
 	gather time.Duration
+	// aside runs what writes when nobody waits in its place; nil is a goroutine.
+	aside func(func())
 
 	shared bool // the last write was several's; only who writes looks
 
@@ -63,7 +65,11 @@ func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
 	if writes {
 		ctx := context.WithoutCancel(ctx)
 		defer func() { // also where the write panics
-			if g.goesOn() {
+			switch {
+			case !g.goesOn():
+			case g.aside != nil:
+				g.aside(func() { g.writeAll(ctx) })
+			default:
 				go g.writeAll(ctx)
 			}
 		}()

@@ -143,11 +143,8 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 	isHeld, err := write(ctx, c)
 	switch {
 	case err != nil && c.Begins:
-		// The commit may have succeeded all the same; then nobody goes on with it
-		// while this process lives, unless the lease is let go.
 		r.token = c.LeaseToken
-		r.service.running.Go(func() { r.leave(r.service.life) })
-		return err
+		return r.unsure(err)
 	case err != nil:
 		return err
 	case !isHeld:
@@ -155,10 +152,4 @@ func (r *run) store(ctx context.Context, state *engine.State, write func(context
 	}
 	r.token = c.LeaseToken
 	return nil
-}
-
-// leave hands an item over that this process may hold without knowing it.
-func (r *run) leave(ctx context.Context) {
-	ctx = postgres.WithTenant(ctx, r.tenantID)
-	_ = r.persist(ctx, r.release)
 }

@@ -2,11 +2,14 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 
+	"tranche/internal/postgres"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -18,12 +21,40 @@ type lease struct {
 
 func (l lease) tenant() uuid.UUID { return l.tenantID }
 
-func (l lease) job() jobs.TaskExecution {
-	return jobs.TaskExecution{TenantID: l.tenantID, ExecutionID: l.executionID}
+// release gives the lease up and leaves the execution to a job that is due at once.
+// Those that do so at the same time share a statement; one that somebody else is
+// writing meanwhile waits for that by itself.
+func (r *run) release(ctx context.Context) (rows int64, err error) {
+	rows, err = r.service.releases.do(ctx, r.lease())
+	if err != nil || rows > 0 {
+		return rows, err
+	}
+	err = postgres.InTx(ctx, r.service.Pool, func(tx pgx.Tx) error {
+		rows, err = r.releaseTx(ctx, tx, time.Time{})
+		return err
+	})
+	return rows, err
+}
+
+// releaseTx gives the lease up and leaves the execution to a job at the given time,
+// or now if it is zero.
+func (r *run) releaseTx(ctx context.Context, tx pgx.Tx, at time.Time) (rows int64, err error) {
+	l := r.lease()
+	rows, err = queries.New().ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: l.tenantID, ID: l.executionID, LeaseToken: l.token})
+	if err != nil || rows == 0 {
+		return rows, err
+	}
+	_, err = r.service.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: l.tenantID, ExecutionID: l.executionID}, &river.InsertOpts{ScheduledAt: at})
+	return rows, err
+}
+
+func (r *run) lease() lease {
+	return lease{tenantID: r.tenantID, executionID: r.id, token: r.token}
 }
 
 // releaseAll gives up leases in one statement and leaves each execution to a job that
-// is due at once. It returns 1 for each, or 0 where the lease was lost.
+// is due at once. It returns 1 for each, or 0 where the lease was lost or somebody is
+// writing the execution.
 func releaseAll(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeMax)
 	defer cancel()
@@ -32,14 +63,9 @@ func releaseAll(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, 
 		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
 	}
 	for _, l := range leases {
-		args, err := json.Marshal(l.job())
-		if err != nil {
-			return nil, fmt.Errorf("write the job of execution %s: %w", l.executionID, err)
-		}
 		params.Ids = append(params.Ids, l.executionID)
 		params.TenantIds = append(params.TenantIds, l.tenantID)
 		params.LeaseTokens = append(params.LeaseTokens, l.token)
-		params.JobsArgs = append(params.JobsArgs, string(args))
 	}
 	released, err := queries.New().SysExecutionRelease(ctx, db, params)
 	if err != nil {

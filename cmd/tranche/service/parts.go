@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"tranche/api"
 	"tranche/internal/batch"
@@ -24,6 +27,7 @@ import (
 	"tranche/internal/secret"
 	"tranche/internal/storage"
 	"tranche/internal/task"
+	"tranche/internal/threads"
 	"tranche/jobs"
 	"tranche/jobs/workers"
 	"tranche/migrations"
@@ -35,6 +39,8 @@ const (
 	// gatherTime has executions that jobs run, of which there are many, share more
 	// statements: what is accepted meanwhile needs the processors too.
 	gatherTime = 3 * time.Millisecond
+	// largeBodyBytes is what a body may have and still be one thing to do.
+	largeBodyBytes = 64 << 10
 )
 
 // parts are those of the domain.
@@ -78,10 +84,6 @@ func (s *Service) assemble() error {
 	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0)
 	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, gatherTime)
 	s.parts = p
-	middleware := workers.Middleware()
-	if s.threads != nil {
-		middleware = append(middleware, s.threads.middleware())
-	}
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
 			ProcessID: s.process.ID, Logger: riverLog,
@@ -89,7 +91,7 @@ func (s *Service) assemble() error {
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
 				RetentionMonths: s.config.RetentionMonths,
 			}),
-			Middleware: middleware,
+			Middleware: append(workers.Middleware(), river.WorkerMiddlewareFunc(s.countJob)),
 		})
 		if err != nil {
 			return err
@@ -106,9 +108,7 @@ func (s *Service) assemble() error {
 		Signer:          storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
 		Pool:            s.pools.API,
 	})
-	if s.threads != nil {
-		s.handler = s.threads.handler(s.handler)
-	}
+	s.handler = s.countRequests(s.handler)
 	return nil
 }
 
@@ -116,8 +116,8 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
-		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
-		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
+		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
+		Callbacks: s.callbacks(), Callers: callers, Gather: gather, Threads: s.threads,
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{
@@ -132,6 +132,25 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 		Pool: pool, Jobs: enqueue, Store: store, Keys: s.config.Keys, Senders: s.config.Senders, Log: s.config.Log,
 	})
 	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
+}
+
+// countRequests tells the threads of the requests that next answers. A large body is
+// many things to do: what it leaves behind is collected meanwhile.
+func (s *Service) countRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		things := int64(threads.One)
+		if r.ContentLength > largeBodyBytes || r.ContentLength < 0 {
+			things = threads.Many
+		}
+		defer s.threads.Do(things)()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// countJob tells the threads of a job.
+func (s *Service) countJob(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
+	defer s.threads.Do(threads.Many)()
+	return work(ctx)
 }
 
 // callbacks are the addresses that answer waiting tasks, for as long as those

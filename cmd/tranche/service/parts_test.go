@@ -2,13 +2,19 @@ package service
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
+	"tranche/internal/postgres"
 	"tranche/internal/seal"
 )
 
@@ -24,4 +30,63 @@ func TestBothSidesKnowTheCallers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
+}
+
+// The threads of the process know what there is to do: requests, jobs, and what goes
+// on when a caller was answered.
+func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
+	t.Parallel()
+	keys, err := seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	const most = 3
+	s, err := New(t.Context(), Config{
+		DatabaseURL: pgtest.ServiceURL(t, pgtest.URL(t)), Role: RoleAll, BaseURL: "http://127.0.0.1", Keys: keys,
+		ThreadsMax: most, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	threadsAre := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return runtime.GOMAXPROCS(0) == n }, 30*time.Second, time.Millisecond)
+	}
+	threadsAre(1)
+
+	var handlers sync.WaitGroup
+	serve := func(announced int64) (end func()) {
+		read, write := io.Pipe()
+		request := httptest.NewRequest(http.MethodPost, "/identity/resources/auth/v1/api-token", read)
+		request.ContentLength = announced
+		handlers.Go(func() { s.Handler().ServeHTTP(httptest.NewRecorder(), request) })
+		_, err := write.Write([]byte(" ")) // until it is read
+		require.NoError(t, err)
+		return func() { _ = write.Close() }
+	}
+	first := serve(largeBodyBytes)
+	time.Sleep(10 * time.Millisecond)
+	require.Equal(t, 1, runtime.GOMAXPROCS(0), "alone")
+	second := serve(1)
+	threadsAre(most)
+	first()
+	second()
+	handlers.Wait()
+	threadsAre(1)
+
+	for _, announced := range []int64{largeBodyBytes + 1, -1} {
+		end := serve(announced)
+		threadsAre(most)
+		end()
+		handlers.Wait()
+		threadsAre(1)
+	}
+
+	require.NoError(t, s.Start(t.Context()))
+	time.Sleep(100 * time.Millisecond)
+	threadsAre(1)
+	_, err = s.pools.Queue.Exec(postgres.AsSystem(t.Context()), `INSERT INTO river.river_job (kind, queue, max_attempts, args)
+		VALUES ('task_execution', 'execution', 1, jsonb_build_object('tenant_id', gen_random_uuid(), 'execution_id', gen_random_uuid()))`)
+	require.NoError(t, err)
+	threadsAre(most)
+	threadsAre(1)
+	require.Same(t, s.threads, s.parts.requests.executions.Threads)
+	require.Same(t, s.threads, s.parts.background.executions.Runner.Threads)
 }

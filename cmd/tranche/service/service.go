@@ -4,12 +4,14 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +25,7 @@ import (
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/seal"
+	"tranche/internal/threads"
 	"tranche/jobs"
 	"tranche/migrations"
 )
@@ -75,7 +78,7 @@ type Config struct {
 	Senders message.Senders
 
 	// Processors is on how many processors batches may compute at a time; 0 is on
-	// all that Go uses.
+	// all that Go uses at the start.
 	Processors int
 	// ThreadsMax is on how many threads Go runs while there is more than one thing
 	// to do, and on one otherwise; 0 leaves them alone.
@@ -97,8 +100,8 @@ type Service struct {
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
 
-	threads   *threads   // nil where they are left alone
-	listening *listening // nil before Start
+	threads   *threads.Threads // nil where they are left alone
+	listening *listening       // nil before Start
 }
 
 // New connects the parts. It fails with migrations.ErrBehind or ErrAhead when
@@ -110,6 +113,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if config.Issuer == "" {
 		config.Issuer = localIssuer
 	}
+	config.Processors = cmp.Or(config.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{config: config}
 	defer func() {
 		if err != nil {
@@ -133,7 +137,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
 	}
 	if config.ThreadsMax > 0 {
-		s.threads = newThreads(config.ThreadsMax)
+		s.threads = threads.New(config.ThreadsMax)
 	}
 	if err := s.assemble(); err != nil {
 		return nil, err
@@ -235,7 +239,7 @@ func (s *Service) close(ctx context.Context) {
 		s.parts.egress.Close()
 	}
 	if s.threads != nil {
-		s.threads.leave()
+		s.threads.Leave()
 	}
 	select {
 	case <-closed:

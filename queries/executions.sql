@@ -163,14 +163,15 @@ UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
 -- name: SysExecutionRelease :many
--- Lets go of executions, each with a job by which others go on with it at once, and
--- wakes the workers. No row: the lease was lost before, or somebody is writing the
--- execution, for whom this waits no more than others wait for it.
+-- Lets go of executions, together with a job by which others go on with it at once for
+-- each that needs one, and wakes the workers. No row: the lease is not the given one
+-- any more, or somebody is writing the execution, for whom this does not wait.
 WITH held AS (
-    SELECT e.id, e.tenant_id, asked.lease_token
+    SELECT e.id, e.tenant_id, asked.lease_token, asked.needs_job
     -- As in SysExecutionInsert.
     FROM (
-        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lease_tokens::uuid[]) AS lease_token
+        SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id,
+            unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@need_jobs::boolean[]) AS needs_job
     ) AS asked
     -- Found by the id alone: a tenant's index leads to all of its executions.
     JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
@@ -178,13 +179,14 @@ WITH held AS (
 ), released AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
     FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.lease_token
+    RETURNING e.id, held.tenant_id, held.lease_token, held.needs_job
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
     SELECT @job_kind, @job_queue, @job_attempts_max, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
-    FROM released
+    FROM released WHERE released.needs_job
 )
-SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify(@job_channel, @job_notice) IS NOT NULL)::boolean AS is_announced
+SELECT released.id, released.lease_token::uuid AS lease_token,
+    (CASE WHEN released.needs_job THEN pg_notify(@job_channel, @job_notice) IS NOT NULL ELSE false END)::boolean AS has_new_job
 FROM released;
 
 -- name: ExecutionLetGo :execrows
@@ -199,7 +201,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lea
 -- Running executions, no items of batches, that are leased to the given processes;
 -- where is_unheard says so, also to those that have not been heard of for the given
 -- number of seconds, and to those that nobody knows.
-SELECT e.id, e.lease_token
+SELECT t.id AS tenant_id, e.id, e.lease_token
 FROM tenants t CROSS JOIN LATERAL (
     -- By the index of the statuses alone, whatever the planner's statistics are: the
     -- others lead to all executions, or to all that have not ended. So it must not
@@ -212,27 +214,6 @@ WHERE e.batch_id IS NULL
       SELECT FROM processes p
       WHERE p.id = e.lease_process_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
 LIMIT 10000;
-
--- name: SysExecutionTakeBack :one
--- Lets go of executions whose leases still are the given ones, together with a job
--- for each that needs one. It passes over those that somebody is writing.
-WITH held AS (
-    SELECT e.id, e.tenant_id, asked.needs_job
-    -- As in SysExecutionInsert.
-    FROM (SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@need_jobs::boolean[]) AS needs_job) AS asked
-    JOIN executions e ON e.id = asked.id AND e.lease_token = asked.lease_token
-    FOR UPDATE OF e SKIP LOCKED
-), free AS (
-    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-    FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.needs_job
-), job AS (
-    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
-    SELECT @job_kind, @job_queue, @job_attempts_max, jsonb_build_object('tenant_id', free.tenant_id, 'execution_id', free.id), 'available'
-    FROM free WHERE free.needs_job
-    RETURNING id
-)
-SELECT count(*) FILTER (WHERE pg_notify(@job_channel, @job_notice) IS NOT NULL) AS jobs FROM job;
 
 -- name: ExecutionGetStatus :one
 SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed

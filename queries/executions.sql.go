@@ -867,7 +867,7 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 }
 
 const sysExecutionListAbandoned = `-- name: SysExecutionListAbandoned :many
-SELECT e.id, e.lease_token
+SELECT t.id AS tenant_id, e.id, e.lease_token
 FROM tenants t CROSS JOIN LATERAL (
     -- By the index of the statuses alone, whatever the planner's statistics are: the
     -- others lead to all executions, or to all that have not ended. So it must not
@@ -889,6 +889,7 @@ type SysExecutionListAbandonedParams struct {
 }
 
 type SysExecutionListAbandonedRow struct {
+	TenantID   uuid.UUID
 	ID         uuid.UUID
 	LeaseToken *uuid.UUID
 }
@@ -905,7 +906,7 @@ func (q *Queries) SysExecutionListAbandoned(ctx context.Context, db DBTX, arg Sy
 	items := []SysExecutionListAbandonedRow{}
 	for rows.Next() {
 		var i SysExecutionListAbandonedRow
-		if err := rows.Scan(&i.ID, &i.LeaseToken); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.LeaseToken); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1044,10 +1045,11 @@ func (q *Queries) SysExecutionPartitionsProvide(ctx context.Context, db DBTX, mo
 
 const sysExecutionRelease = `-- name: SysExecutionRelease :many
 WITH held AS (
-    SELECT e.id, e.tenant_id, asked.lease_token
+    SELECT e.id, e.tenant_id, asked.lease_token, asked.needs_job
     -- As in SysExecutionInsert.
     FROM (
-        SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id, unnest($5::uuid[]) AS lease_token
+        SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id,
+            unnest($5::uuid[]) AS lease_token, unnest($6::boolean[]) AS needs_job
     ) AS asked
     -- Found by the id alone: a tenant's index leads to all of its executions.
     JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
@@ -1055,13 +1057,14 @@ WITH held AS (
 ), released AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
     FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.lease_token
+    RETURNING e.id, held.tenant_id, held.lease_token, held.needs_job
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
-    SELECT $6, $7, $8, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
-    FROM released
+    SELECT $7, $8, $9, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
+    FROM released WHERE released.needs_job
 )
-SELECT released.id, released.lease_token::uuid AS lease_token, (pg_notify($1, $2) IS NOT NULL)::boolean AS is_announced
+SELECT released.id, released.lease_token::uuid AS lease_token,
+    (CASE WHEN released.needs_job THEN pg_notify($1, $2) IS NOT NULL ELSE false END)::boolean AS has_new_job
 FROM released
 `
 
@@ -1071,20 +1074,21 @@ type SysExecutionReleaseParams struct {
 	Ids            []uuid.UUID
 	TenantIds      []uuid.UUID
 	LeaseTokens    []uuid.UUID
+	NeedJobs       []bool
 	JobKind        string
 	JobQueue       string
 	JobAttemptsMax int16
 }
 
 type SysExecutionReleaseRow struct {
-	ID          uuid.UUID
-	LeaseToken  uuid.UUID
-	IsAnnounced bool
+	ID         uuid.UUID
+	LeaseToken uuid.UUID
+	HasNewJob  bool
 }
 
-// Lets go of executions, each with a job by which others go on with it at once, and
-// wakes the workers. No row: the lease was lost before, or somebody is writing the
-// execution, for whom this waits no more than others wait for it.
+// Lets go of executions, together with a job by which others go on with it at once for
+// each that needs one, and wakes the workers. No row: the lease is not the given one
+// any more, or somebody is writing the execution, for whom this does not wait.
 func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecutionReleaseParams) ([]SysExecutionReleaseRow, error) {
 	rows, err := db.Query(ctx, sysExecutionRelease,
 		arg.JobChannel,
@@ -1092,6 +1096,7 @@ func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecu
 		arg.Ids,
 		arg.TenantIds,
 		arg.LeaseTokens,
+		arg.NeedJobs,
 		arg.JobKind,
 		arg.JobQueue,
 		arg.JobAttemptsMax,
@@ -1103,7 +1108,7 @@ func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecu
 	items := []SysExecutionReleaseRow{}
 	for rows.Next() {
 		var i SysExecutionReleaseRow
-		if err := rows.Scan(&i.ID, &i.LeaseToken, &i.IsAnnounced); err != nil {
+		if err := rows.Scan(&i.ID, &i.LeaseToken, &i.HasNewJob); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1112,55 +1117,6 @@ func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecu
 		return nil, err
 	}
 	return items, nil
-}
-
-const sysExecutionTakeBack = `-- name: SysExecutionTakeBack :one
-WITH held AS (
-    SELECT e.id, e.tenant_id, asked.needs_job
-    -- As in SysExecutionInsert.
-    FROM (SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS lease_token, unnest($5::boolean[]) AS needs_job) AS asked
-    JOIN executions e ON e.id = asked.id AND e.lease_token = asked.lease_token
-    FOR UPDATE OF e SKIP LOCKED
-), free AS (
-    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-    FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.needs_job
-), job AS (
-    INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
-    SELECT $6, $7, $8, jsonb_build_object('tenant_id', free.tenant_id, 'execution_id', free.id), 'available'
-    FROM free WHERE free.needs_job
-    RETURNING id
-)
-SELECT count(*) FILTER (WHERE pg_notify($1, $2) IS NOT NULL) AS jobs FROM job
-`
-
-type SysExecutionTakeBackParams struct {
-	JobChannel     string
-	JobNotice      string
-	Ids            []uuid.UUID
-	LeaseTokens    []uuid.UUID
-	NeedJobs       []bool
-	JobKind        string
-	JobQueue       string
-	JobAttemptsMax int16
-}
-
-// Lets go of executions whose leases still are the given ones, together with a job
-// for each that needs one. It passes over those that somebody is writing.
-func (q *Queries) SysExecutionTakeBack(ctx context.Context, db DBTX, arg SysExecutionTakeBackParams) (int64, error) {
-	row := db.QueryRow(ctx, sysExecutionTakeBack,
-		arg.JobChannel,
-		arg.JobNotice,
-		arg.Ids,
-		arg.LeaseTokens,
-		arg.NeedJobs,
-		arg.JobKind,
-		arg.JobQueue,
-		arg.JobAttemptsMax,
-	)
-	var jobs int64
-	err := row.Scan(&jobs)
-	return jobs, err
 }
 
 const sysNotify = `-- name: SysNotify :exec

@@ -182,10 +182,8 @@ func (d *drive) start(ctx context.Context, action Action) {
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
 	run := d.prepare(ctx, action)
 	d.goroutines.Go(func() {
-		done := d.Threads.Do(threads.One)
-		event := run()
-		done()
-		d.send(event)
+		defer d.Threads.Do(threads.One)()
+		d.send(run())
 	})
 }
 

@@ -26,7 +26,8 @@ type Runner struct {
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
-	// Threads are told of effects that run beside others; may be nil.
+	// Threads are told of effects that run beside others, and by package execution
+	// of runs that go on when their callers are answered; may be nil.
 	Threads *threads.Threads
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/process"
-	"tranche/jobs"
 	"tranche/queries"
 )
 
@@ -27,8 +26,7 @@ func TakeBack(ctx context.Context, tx pgx.Tx, dead process.Dead) (int64, error) 
 	if len(dead.IDs) == 0 && !dead.Unheard {
 		return 0, nil
 	}
-	q := queries.New()
-	abandoned, err := q.SysExecutionListAbandoned(ctx, tx, queries.SysExecutionListAbandonedParams{
+	abandoned, err := queries.New().SysExecutionListAbandoned(ctx, tx, queries.SysExecutionListAbandonedParams{
 		ProcessIds: dead.IDs, IsUnheard: dead.Unheard, DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})
 	if err != nil {
@@ -37,22 +35,23 @@ func TakeBack(ctx context.Context, tx pgx.Tx, dead process.Dead) (int64, error) 
 	if len(abandoned) == 0 {
 		return 0, nil
 	}
-	params := queries.SysExecutionTakeBackParams{
-		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
-		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
-	}
 	resumed := make(map[uuid.UUID]bool, len(dead.Resumed))
 	for _, id := range dead.Resumed {
 		resumed[id] = true
 	}
-	for _, e := range abandoned {
-		params.Ids = append(params.Ids, e.ID)
-		params.LeaseTokens = append(params.LeaseTokens, *e.LeaseToken)
-		params.NeedJobs = append(params.NeedJobs, !resumed[e.ID])
+	leases := make([]lease, len(abandoned))
+	for i, e := range abandoned {
+		leases[i] = lease{tenantID: e.TenantID, executionID: e.ID, token: *e.LeaseToken}
 	}
-	taken, err := q.SysExecutionTakeBack(ctx, tx, params)
+	released, err := endLeases(ctx, tx, leases, resumed)
 	if err != nil {
-		return 0, fmt.Errorf("take back %d executions of dead processes: %w", len(abandoned), err)
+		return 0, err
+	}
+	var taken int64
+	for _, row := range released {
+		if row.HasNewJob {
+			taken++
+		}
 	}
 	return taken, nil
 }

@@ -23,7 +23,6 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/threads"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -43,8 +42,6 @@ type Config struct {
 	// Callers are told of those who wait for Run, by all services of the process;
 	// nil is told by this one alone.
 	Callers *Callers
-	// Threads are told of runs that go on when their callers are answered; may be nil.
-	Threads *threads.Threads
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID
 	Clock     func() time.Time

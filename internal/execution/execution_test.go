@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/catalog"
@@ -22,6 +24,7 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/pgtest"
 	"tranche/internal/task"
+	"tranche/internal/threads"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -446,6 +449,51 @@ func TestStopHandsManyOver(t *testing.T) {
 	require.Equal(t, "300 300", b.text(t, `SELECT count(*) || ' ' || count(DISTINCT args ->> 'execution_id') FROM river.river_job WHERE state = 'available'`))
 	require.Equal(t, "300 0", b.text(t, `SELECT count(*) || ' ' || count(lease_token) FROM executions WHERE status = 'running'`))
 	close(b.target.let)
+}
+
+// What runs beside others, and what goes on when its caller is answered, has all of
+// the threads. Not parallel: others would have them too.
+func TestThreadsAreToldOfWhatRunsBesideOthers(t *testing.T) { //nolint:paralleltest // see above
+	b := setup(t)
+	s, _ := b.process(t)
+	const most = 3
+	s.Runner.Threads = threads.New(most)
+	t.Cleanup(s.Runner.Threads.Leave)
+	threadsAre := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return runtime.GOMAXPROCS(0) == n }, 30*time.Second, time.Millisecond)
+	}
+	threadsAre(1)
+	run := func(req execution.Request, wait time.Duration) {
+		go func() {
+			_, err := s.Run(context.Background(), req, wait)
+			assert.NoError(t, err)
+		}()
+		<-b.target.called
+	}
+	letGo := func() {
+		close(b.target.let)
+		threadsAre(1)
+		b.target.let = make(chan struct{})
+	}
+
+	answered := b.calling(t, "")
+	run(answered, time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+	require.Equal(t, 1, runtime.GOMAXPROCS(0), "alone")
+	run(answered, time.Millisecond)
+	threadsAre(most)
+	letGo()
+
+	ask := func(id string) string {
+		return `{"id":"` + id + `","type":"http-request","config":{"method":"POST","url":"` + b.target.URL + `/ask"}}`
+	}
+	beside := b.request(t, "beside", `[`+ask("one")+`,`+ask("two")+`,{"id":"done","type":"end","config":{"output":{}}}]`,
+		`[{"source":"start","target":"one"},{"source":"start","target":"two"},{"source":"one","target":"done"},{"source":"two","target":"done"}]`, `{}`)
+	run(beside, 0)
+	<-b.target.called
+	threadsAre(most)
+	letGo()
 }
 
 // A backoff of more than 5 s holds no process: a job goes on with it then.

@@ -25,7 +25,7 @@ func (l lease) tenant() uuid.UUID { return l.tenantID }
 // Those that do so at the same time share a statement; one that somebody else is
 // writing meanwhile waits for that by itself.
 func (r *run) release(ctx context.Context) (rows int64, err error) {
-	rows, err = r.service.releases.do(ctx, r.lease())
+	rows, err = r.service.releases.do(ctx, lease{tenantID: r.tenantID, executionID: r.id, token: r.token})
 	if err != nil || rows > 0 {
 		return rows, err
 	}
@@ -39,17 +39,12 @@ func (r *run) release(ctx context.Context) (rows int64, err error) {
 // releaseTx gives the lease up and leaves the execution to a job at the given time,
 // or now if it is zero.
 func (r *run) releaseTx(ctx context.Context, tx pgx.Tx, at time.Time) (rows int64, err error) {
-	l := r.lease()
-	rows, err = queries.New().ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: l.tenantID, ID: l.executionID, LeaseToken: l.token})
+	rows, err = queries.New().ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token})
 	if err != nil || rows == 0 {
 		return rows, err
 	}
-	_, err = r.service.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: l.tenantID, ExecutionID: l.executionID}, &river.InsertOpts{ScheduledAt: at})
+	_, err = r.service.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: r.tenantID, ExecutionID: r.id}, &river.InsertOpts{ScheduledAt: at})
 	return rows, err
-}
-
-func (r *run) lease() lease {
-	return lease{tenantID: r.tenantID, executionID: r.id, token: r.token}
 }
 
 // releaseAll gives up leases in one statement and leaves each execution to a job that
@@ -58,18 +53,9 @@ func (r *run) lease() lease {
 func releaseAll(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeMax)
 	defer cancel()
-	params := queries.SysExecutionReleaseParams{
-		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
-		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
-	}
-	for _, l := range leases {
-		params.Ids = append(params.Ids, l.executionID)
-		params.TenantIds = append(params.TenantIds, l.tenantID)
-		params.LeaseTokens = append(params.LeaseTokens, l.token)
-	}
-	released, err := queries.New().SysExecutionRelease(ctx, db, params)
+	released, err := endLeases(ctx, db, leases, nil)
 	if err != nil {
-		return nil, fmt.Errorf("release %d executions: %w", len(leases), err)
+		return nil, err
 	}
 	type key struct{ executionID, token uuid.UUID }
 	rows := make(map[key]int64, len(released))
@@ -81,4 +67,24 @@ func releaseAll(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, 
 		results[i] = rows[key{l.executionID, l.token}]
 	}
 	return results, nil
+}
+
+// endLeases ends leases that still are the given ones and that nobody is writing, with
+// a new job for each execution but those that have one.
+func endLeases(ctx context.Context, db queries.DBTX, leases []lease, haveJobs map[uuid.UUID]bool) ([]queries.SysExecutionReleaseRow, error) {
+	params := queries.SysExecutionReleaseParams{
+		JobKind: jobs.TaskExecution{}.Kind(), JobQueue: jobs.QueueExecution, JobAttemptsMax: jobs.AttemptsMax,
+		JobChannel: jobs.InsertChannel, JobNotice: jobs.InsertNotice(jobs.QueueExecution),
+	}
+	for _, l := range leases {
+		params.Ids = append(params.Ids, l.executionID)
+		params.TenantIds = append(params.TenantIds, l.tenantID)
+		params.LeaseTokens = append(params.LeaseTokens, l.token)
+		params.NeedJobs = append(params.NeedJobs, !haveJobs[l.executionID])
+	}
+	released, err := queries.New().SysExecutionRelease(ctx, db, params)
+	if err != nil {
+		return nil, fmt.Errorf("end the leases of %d executions: %w", len(leases), err)
+	}
+	return released, nil
 }

@@ -46,7 +46,7 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	}
 	ended := make(chan ending, 1)
 	s.running.Go(func() {
-		defer s.Threads.Do(threads.One)() // it goes on when the caller is answered
+		defer s.Runner.Threads.Do(threads.One)() // it goes on when the caller is answered
 		e, err := r.complete(s.life)
 		ended <- ending{e, err}
 	})

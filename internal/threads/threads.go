@@ -16,8 +16,8 @@ const aloneTime = time.Second
 // One is a thing to do, and Many are several that run beside each other, as the
 // items of a job do.
 const (
-	One  = 1
-	Many = 2
+	One  int64 = 1
+	Many int64 = 2
 )
 
 // Threads are those on which Go runs. Whenever something arrives, from a caller, the

@@ -117,7 +117,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
-		Callbacks: s.callbacks(), Callers: callers, Gather: gather, Threads: s.threads,
+		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{
@@ -138,7 +138,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 // many things to do: what it leaves behind is collected meanwhile.
 func (s *Service) countRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		things := int64(threads.One)
+		things := threads.One
 		if r.ContentLength > largeBodyBytes || r.ContentLength < 0 {
 			things = threads.Many
 		}

@@ -32,8 +32,8 @@ func TestBothSidesKnowTheCallers(t *testing.T) {
 	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
 }
 
-// The threads of the process know what there is to do: requests, jobs, and what goes
-// on when a caller was answered.
+// The threads of the process know what there is to do: requests and jobs, and what
+// executions add to them.
 func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	t.Parallel()
 	keys, err := seal.Parse(seal.Generate())
@@ -87,6 +87,6 @@ func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	require.NoError(t, err)
 	threadsAre(most)
 	threadsAre(1)
-	require.Same(t, s.threads, s.parts.requests.executions.Threads)
+	require.Same(t, s.threads, s.parts.requests.executions.Runner.Threads)
 	require.Same(t, s.threads, s.parts.background.executions.Runner.Threads)
 }

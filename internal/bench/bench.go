@@ -116,6 +116,7 @@ func (b *bench) round() []step {
 		{"insert, 1 client", b.measureInsertAlone},
 		{"synchronous, 1 connection", b.measureSyncAlone},
 		{"synchronous with a call, 1 connection", b.measureCallAlone},
+		{"insert, call, insert", b.measureInsertTwice},
 		{"asynchronous, 1 connection", b.measureAsyncAlone},
 		{"insert, 32 clients", b.measureInsertMany},
 		{"insert, by pgbench", b.measurePgbench},

@@ -13,6 +13,7 @@ type measure string
 const (
 	diskRate     measure = "disk: fdatasync of 8 kB [/s]"
 	insertAlone  measure = "database: insert of 1 kB of jsonb, 1 client, p50 [ms]"
+	insertTwice  measure = "database: an insert, a call and an insert, 1 client, p50 beyond the call [ms]"
 	insertMany   measure = "database: insert of 1 kB of jsonb, 32 clients [/s]"
 	pgbenchAlone measure = "pgbench: insert of 1 kB of jsonb, 1 client, mean [ms]"
 	pgbenchMany  measure = "pgbench: insert of 1 kB of jsonb, 32 clients [/s]"

@@ -120,23 +120,58 @@ func (b *bench) measureSyncMany(ctx context.Context) error {
 
 // measureCallAlone subtracts what the call takes when nothing else happens.
 func (b *bench) measureCallAlone(ctx context.Context) error {
-	direct, err := load(ctx, 1, b.Span/2, func(context.Context) (func() error, func(), error) {
-		w, err := dial(b.bureau.addr, "")
-		if err != nil {
-			return nil, nil, err
-		}
-		request := w.request(http.MethodGet, atOncePath, nil, "Idempotency-Key: direct")
-		return func() error {
-			_, err := w.send(request, http.StatusOK)
-			return err
-		}, func() { _ = w.Close() }, nil
-	})
+	direct, err := b.loadDirectly(ctx, nil)
 	if err != nil {
 		return err
 	}
 	result, err := b.execute(ctx, 1, aliasCall, http.StatusOK)
 	b.add(callAlone, result.percentile(50)-direct.percentile(50))
 	return err
+}
+
+// measureInsertTwice is measureCallAlone without the service: who calls writes a
+// row before and another after. It is the least that a durable call takes.
+func (b *bench) measureInsertTwice(ctx context.Context) error {
+	direct, err := b.loadDirectly(ctx, nil)
+	if err != nil {
+		return err
+	}
+	conn, err := b.db.limit.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	row := aRow()
+	between, err := b.loadDirectly(ctx, func() error {
+		_, err := conn.Exec(ctx, insertRow, row)
+		return err
+	})
+	b.add(insertTwice, between.percentile(50)-direct.percentile(50))
+	return err
+}
+
+// loadDirectly has one caller call what workflows call, with around before and
+// after each call unless it is nil.
+func (b *bench) loadDirectly(ctx context.Context, around func() error) (loaded, error) {
+	if around == nil {
+		around = func() error { return nil }
+	}
+	return load(ctx, 1, b.Span/2, func(context.Context) (func() error, func(), error) {
+		w, err := dial(b.bureau.addr, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		request := w.request(http.MethodGet, atOncePath, nil, "Idempotency-Key: direct")
+		return func() error {
+			if err := around(); err != nil {
+				return err
+			}
+			if _, err := w.send(request, http.StatusOK); err != nil {
+				return err
+			}
+			return around()
+		}, func() { _ = w.Close() }, nil
+	})
 }
 
 func (b *bench) measureCallMany(ctx context.Context) error {

@@ -27,6 +27,12 @@ const (
 	// the places, 800, and others find some.
 	callingMax   = 1000
 	callingGreed = 4
+	// placeBytes is how many bytes of results an item holds for each place that it
+	// takes, by those of its workflow that ended before: what services answer takes up to
+	// sixteen times its JSON here, garbage included. The heaviest take as many places as
+	// a tenant by itself gets.
+	placeBytes   = 32 << 10
+	placesAtMost = callingMax * callingGreed / (callingGreed + 1)
 	// lookAgainAfter is for how long items may begin by what was last looked up: a
 	// batch that is paused begins nothing after that.
 	lookAgainAfter = 20 * time.Millisecond
@@ -161,7 +167,7 @@ func (r *chunkRun) begin(ctx context.Context) {
 // first: while places are scarce few chunks are begun at a time, and what ends follows
 // each other.
 func (r *chunkRun) place(ctx context.Context, came int) (leave func()) {
-	leave, err := r.calling.takeAs(ctx, came, r.TenantID, r.BatchID)
+	leave, err := r.calling.takeAs(ctx, came, r.TenantID, r.BatchID, placesOf(r.plan))
 	if err != nil {
 		r.note(execution.Held, err)
 		return nil
@@ -172,6 +178,14 @@ func (r *chunkRun) place(ctx context.Context, came int) (leave func()) {
 		return nil
 	}
 	return leave
+}
+
+// placesOf is how many places an item takes.
+func placesOf(plan *workflow.Plan) int {
+	if !plan.Effects {
+		return 1
+	}
+	return int(min(1+plan.Weight.Bytes()/placeBytes, placesAtMost))
 }
 
 // mayBegin reports whether items may begin still, as it is now or was less than

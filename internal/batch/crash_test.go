@@ -26,8 +26,10 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/task"
+	"tranche/internal/workflow"
 	"tranche/jobs"
 )
 
@@ -70,11 +72,23 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
 	})
 	b := &stages{Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id)}
+	b.plan(t, plans).Weight.Learn(1) // as if others had ended before
 	b.batches = batch.New(batch.Config{
 		Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Log: log,
 		Clock: func() time.Time { return time.Now().Add(b.ahead) },
 	})
 	return b
+}
+
+// plan is that of the batch's workflow.
+func (s *stages) plan(t *testing.T, plans *catalog.Catalog) *workflow.Plan {
+	t.Helper()
+	var workflowID uuid.UUID
+	ctx := postgres.AsSystem(t.Context())
+	require.NoError(t, s.Pool.QueryRow(ctx, "SELECT workflow_id FROM execution_batches WHERE id = $1", s.id).Scan(&workflowID))
+	_, plan, err := plans.Plan(postgres.WithTenant(ctx, s.tenantID), s.tenantID, workflowID)
+	require.NoError(t, err)
+	return plan
 }
 
 func (s *stages) record(t *testing.T) (r record) {

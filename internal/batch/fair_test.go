@@ -64,9 +64,10 @@ func TestHangingTargetHoldsUpNobodyElse(t *testing.T) {
 	s := apitest.Start(t)
 	slow, quick := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	hanging, answering := newTarget(t), newTarget(t)
-	hanging.gate = make(chan struct{})
 	publish(t, slow, hanging.chain("chain"))
 	publish(t, quick, answering.chain("chain"))
+	hanging.showLight(t, slow)
+	hanging.gate = make(chan struct{})
 	const items, most = 1000, 800
 	id := start(t, slow, "chain", ids(many(items)...))
 	require.Eventually(t, func() bool { return hanging.count() == most }, waitMax, tick)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/execution"
+	"tranche/internal/workflow"
 )
 
 // A panic beside a job is the job's error, and gives back its place.
@@ -34,7 +35,7 @@ func TestPanicsAreErrors(t *testing.T) {
 
 	s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
 	for range 2 {
-		r := &chunkRun{Service: s}
+		r := &chunkRun{Service: s, plan: &workflow.Plan{}}
 		r.start(r.place(t.Context(), r.came), func() (execution.Holding, error) { panic("broken") })
 		r.end(t.Context())
 		_, err := r.result()

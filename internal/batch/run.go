@@ -34,20 +34,13 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 	if wait := s.circuits.admit(tenantID, batchID, s.Clock()); wait > 0 {
 		return execution.Held, &DownError{Wait: wait}
 	}
-	if end-first == 1 {
-		leave, err := s.calling.take(ctx, tenantID, batchID)
-		if err != nil {
-			return execution.Held, err
-		}
-		defer leave()
-	}
-	item := &loading{index: first}
-	if err := s.loads.add(ctx, tenantID, batchID, item); err != nil || item.row == nil {
-		return execution.Over, err
-	}
-	_, plan, err := s.Catalog.Plan(ctx, tenantID, item.batch.WorkflowID)
+	item, plan, leave, err := s.loadInPlace(ctx, run)
 	if err != nil {
 		return execution.Held, err
+	}
+	defer leave()
+	if item == nil {
+		return execution.Over, nil
 	}
 	// The latest version of a workflow that it runs may have changed since the
 	// item was fed or has begun, and with it whether there are effects.
@@ -61,6 +54,38 @@ func (s *Service) RunItems(ctx context.Context, run jobs.BatchItemRun) (executio
 	default:
 		return execution.Held, s.runRange(ctx, tenantID, batchID, first, end, plan)
 	}
+}
+
+// loadInPlace reads the first item of a range and its plan; nil if there is none. If
+// it is the only one, it has the places that it takes until leave is called.
+func (s *Service) loadInPlace(ctx context.Context, run jobs.BatchItemRun) (item *loading, plan *workflow.Plan, leave func(), err error) {
+	if run.EndItem-run.FirstItem > 1 {
+		item, plan, err = s.loadFirst(ctx, run)
+		return item, plan, func() {}, err
+	}
+	came := s.calling.come()
+	for places := 1; ; places = placesOf(plan) {
+		if leave, err = s.calling.takeAs(ctx, came, run.TenantID, run.BatchID, places); err != nil {
+			return nil, nil, nil, err
+		}
+		item, plan, err = s.loadFirst(ctx, run)
+		if err == nil && (item == nil || placesOf(plan) <= places) {
+			return item, plan, leave, nil
+		}
+		leave()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+	}
+}
+
+func (s *Service) loadFirst(ctx context.Context, run jobs.BatchItemRun) (*loading, *workflow.Plan, error) {
+	item := &loading{index: run.FirstItem}
+	if err := s.loads.add(ctx, run.TenantID, run.BatchID, item); err != nil || item.row == nil {
+		return nil, nil, err
+	}
+	_, plan, err := s.Catalog.Plan(ctx, run.TenantID, item.batch.WorkflowID)
+	return item, plan, err
 }
 
 // runEffects drives one item until it ends or has to wait.

@@ -41,7 +41,8 @@ type queue struct {
 type turn struct {
 	tenantID, batchID uuid.UUID
 	came              int           // as come says, or beforeAll
-	given             chan struct{} // closed when it has a place
+	places            int           // that it takes
+	given             chan struct{} // closed when it has them
 }
 
 func newTurns(places, greed int) *turns {
@@ -62,12 +63,12 @@ func (t *turns) come() (came int) {
 
 // take waits for a place; leave is to be called when the work is done or rests.
 func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave func(), err error) {
-	return t.takeAs(ctx, t.come(), tenantID, batchID)
+	return t.takeAs(ctx, t.come(), tenantID, batchID, 1)
 }
 
-// takeAs is take for one that came before.
-func (t *turns) takeAs(ctx context.Context, came int, tenantID, batchID uuid.UUID) (leave func(), err error) {
-	mine := &turn{tenantID: tenantID, batchID: batchID, came: came, given: make(chan struct{})}
+// takeAs is take for one that came before, and for so many places at once.
+func (t *turns) takeAs(ctx context.Context, came int, tenantID, batchID uuid.UUID, places int) (leave func(), err error) {
+	mine := &turn{tenantID: tenantID, batchID: batchID, came: came, places: places, given: make(chan struct{})}
 	t.add(mine)
 	select {
 	case <-mine.given:
@@ -112,12 +113,12 @@ func (t *turns) queueOf(mine *turn) int {
 	return slices.IndexFunc(t.queues, func(q *queue) bool { return q.batchID == mine.batchID })
 }
 
-// leave gives back the place of a turn.
+// leave gives back the places of a turn.
 func (t *turns) leave(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.free++
-	if t.held[mine.tenantID]--; t.held[mine.tenantID] == 0 {
+	t.free += mine.places
+	if t.held[mine.tenantID] -= mine.places; t.held[mine.tenantID] == 0 {
 		delete(t.held, mine.tenantID)
 	}
 	t.give()
@@ -150,23 +151,27 @@ func (t *turns) give() {
 	for q := t.next(); q != nil; q = t.next() {
 		mine := q.waiting[0]
 		t.remove(q, 0)
-		t.free--
-		t.held[q.tenantID]++
+		t.free -= mine.places
+		t.held[q.tenantID] += mine.places
 		t.number++
 		t.served[q.tenantID], t.served[q.batchID] = t.number, t.number
 		close(mine.given)
 	}
 }
 
-// next is the batch that gets the next place; nil if none does now.
+// next is the batch that gets the next places; nil if none does now. The one whose
+// turn it is waits until they are as many as it takes, and the others with it.
 func (t *turns) next() (next *queue) {
 	for _, q := range t.queues {
-		if t.free == 0 || t.greed > 0 && t.held[q.tenantID] >= t.greed*t.free {
+		if t.greed > 0 && t.held[q.tenantID] >= t.greed*t.free {
 			continue
 		}
 		if next == nil || cmp.Or(cmp.Compare(t.served[q.tenantID], t.served[next.tenantID]), cmp.Compare(t.served[q.batchID], t.served[next.batchID])) < 0 {
 			next = q
 		}
+	}
+	if next == nil || t.free < next.waiting[0].places {
+		return nil
 	}
 	return next
 }

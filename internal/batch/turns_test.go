@@ -10,11 +10,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"tranche/internal/workflow"
 )
 
 // waitFor queues a turn without waiting for it.
 func waitFor(t *turns, tenant, batch byte) *turn {
-	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, came: t.come(), given: make(chan struct{})}
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, came: t.come(), places: 1, given: make(chan struct{})}
 	t.add(mine)
 	return mine
 }
@@ -124,7 +126,7 @@ func TestChunksTakePlacesInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
-		first, second := &chunkRun{Service: s, came: s.calling.come()}, &chunkRun{Service: s, came: s.calling.come()}
+		first, second := &chunkRun{Service: s, came: s.calling.come(), plan: &workflow.Plan{}}, &chunkRun{Service: s, came: s.calling.come(), plan: &workflow.Plan{}}
 		leave := second.place(t.Context(), second.came)
 		var order []string
 		for _, who := range []struct {
@@ -164,6 +166,32 @@ func TestTurnsAreGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, places.free)
 	require.Len(t, places.held, 1)
+}
+
+// Who takes several places waits until they are free, and nobody passes meanwhile.
+func TestTurnsOfSeveralPlaces(t *testing.T) {
+	t.Parallel()
+	places := newTurns(4, 0)
+	take := func(tenant byte, n int) *turn {
+		mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant}, came: places.come(), places: n, given: make(chan struct{})}
+		places.add(mine)
+		return mine
+	}
+	first, second := take('1', 1), take('1', 1)
+	heavy := take('2', 3)
+	light := take('3', 1)
+	require.False(t, heavy.hasPlace(), "two of three are free")
+	require.False(t, light.hasPlace(), "it would come before the heavy one for ever")
+	places.leave(first)
+	require.True(t, heavy.hasPlace())
+	require.False(t, light.hasPlace())
+	places.leave(heavy)
+	require.True(t, light.hasPlace())
+	places.leave(second)
+	places.leave(light)
+	require.Equal(t, 4, places.free)
+	require.Empty(t, places.held)
+	require.True(t, take('4', 4).hasPlace())
 }
 
 // However many tenants hold places and give none back, one more gets some, and

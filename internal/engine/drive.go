@@ -38,7 +38,9 @@ type drive struct {
 	over       chan struct{}  // closed when nobody reads reports any more
 	alone      func() Event   // the one effect that begins, which needs no goroutine of its own
 	storedWait time.Time      // the wait that the last checkpoint holds
-	unmeasured int            // bytes of results that came since all were measured
+	measured   int            // bytes of results that the state held when all were measured
+	unmeasured int            // bytes of those that came since then
+	heaviest   int            // the most that both were together
 }
 
 // effect is an effect that runs.
@@ -95,7 +97,14 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 		}
 		return d.call(ctx, action, scene, &d.pure)
 	}
+	return d.ask(ctx, action, scene)
+}
+
+// ask evaluates what decides on a task: its condition, or what it repeats.
+func (d *drive) ask(ctx context.Context, action Action, scene *scene) (event Event) {
+	i, task := action.Task, scene.graph.Tasks[action.Task]
 	event = Event{In: action.In, Task: i}
+	defer d.settle(ctx, task, &event)
 	var err error
 	switch action.Kind { //nolint:exhaustive // the others are no steps without effects
 	case ActionCheck:
@@ -116,7 +125,6 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 	if err != nil {
 		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
 	}
-	event.At = d.now()
 	return event
 }
 
@@ -293,17 +301,11 @@ func (d *drive) stop(actions []Action) []Action {
 	return actions
 }
 
-// call runs a program and reports what came of it. A panic is an internal error.
+// call runs a program and reports what came of it.
 func (d *drive) call(ctx context.Context, action Action, scene *scene, call *workflow.Call) (event Event) {
 	task := scene.graph.Tasks[action.Task]
 	event = Event{Kind: EventCompleted, In: action.In, Task: action.Task}
-	defer func() {
-		if cause := recover(); cause != nil {
-			err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-			event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
-		}
-		event.At = d.now()
-	}()
+	defer d.settle(ctx, task, &event)
 	result, err := task.Program.Run(ctx, call)
 	if err != nil {
 		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
@@ -312,6 +314,17 @@ func (d *drive) call(ctx context.Context, action Action, scene *scene, call *wor
 	event.Result = result
 	return event
 }
+
+// settle times an event. A panic of what gave it fails the task: an internal error.
+func (d *drive) settle(ctx context.Context, task *workflow.Task, event *Event) {
+	if cause := recover(); cause != nil {
+		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, panicked(cause))
+	}
+	event.At = d.now()
+}
+
+// panicked is the error of a panic.
+func panicked(cause any) error { return fmt.Errorf("panic: %v\n%s", cause, debug.Stack()) }
 
 // taskError turns an error into what the workflow sees of it. What nobody
 // outside may see is logged.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
+	"tranche/internal/expression"
 	"tranche/internal/fault"
 	"tranche/internal/workflow"
 )
@@ -420,4 +421,20 @@ func TestNextAfterTheEnd(t *testing.T) {
 	before := copyOf(t, state)
 	require.Empty(t, Next(plan, state, Event{Kind: EventCancelled, At: time.Now()}))
 	require.Empty(t, cmp.Diff(before, copyOf(t, state)))
+}
+
+// What panics beside a program is an error too: nobody would let go of the execution.
+func TestPanicsAreErrors(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	plan := w.plan(t, "", "a pure")
+	plan.Graph.Tasks[0].When = new(expression.Expression) // of nothing
+	outcome, _ := w.drive(t, plan)
+	require.Equal(t, "task a failed: an unexpected error occurred", outcome.ErrorMessage)
+
+	plan = w.plan(t, "", "wait wait")
+	_, err := newRunner().Drive(t.Context(), &Run{
+		Plan: plan, State: NewState(plan, "e1"), Signals: func(context.Context) (map[string]any, error) { panic("broken") },
+	}, func(context.Context, *State) error { return nil })
+	require.ErrorContains(t, err, "panic: broken")
 }

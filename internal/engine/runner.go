@@ -67,8 +67,14 @@ type Checkpoint func(ctx context.Context, state *State) error
 // called: the caller stores the state together with the job that goes on.
 //
 // If ctx ends, Drive stops what runs and returns the cause, unless that is
-// ErrCancelled.
-func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Verdict, error) {
+// ErrCancelled. A panic of its own is an error too: who holds the execution has to
+// let go of it.
+func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (verdict Verdict, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			verdict, err = Verdict{}, panicked(cause)
+		}
+	}()
 	if run.State.Pins == nil {
 		run.State.Pins = run.Plan.Pins
 	}
@@ -89,6 +95,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (Ve
 		d.bound(&event)
 		actions := next(run.Plan, run.State, &event, &d.buffer)
 		if run.State.Ended() {
+			run.Plan.Weight.Learn(d.heaviest)
 			return Verdict{Outcome: conclude(run.Plan, run.State)}, nil
 		}
 		actions = d.stop(actions)

@@ -25,11 +25,13 @@ func (d *drive) bound(event *Event) {
 		return
 	}
 	came := sizeOf(event.Result.Output)
-	if d.unmeasured += came; d.unmeasured < measureEvery {
+	d.unmeasured += came
+	d.heaviest = max(d.heaviest, d.measured+d.unmeasured)
+	if d.unmeasured < measureEvery {
 		return
 	}
-	held := sizeOfTasks(d.run.State.Tasks) + came
-	if d.unmeasured = 0; held <= StateBytesMax {
+	d.measured, d.unmeasured = sizeOfTasks(d.run.State.Tasks)+came, 0
+	if d.measured <= StateBytesMax {
 		return
 	}
 	event.Kind = EventFailed

@@ -28,6 +28,21 @@ func TestResultsAreBoundedTogether(t *testing.T) {
 	require.Equal(t, workflow.CodeTooLarge, state.Tasks[19].Error.Code)
 }
 
+// A plan learns what its executions hold at a time, not what comes in one after the other.
+func TestPlansLearnTheirWeight(t *testing.T) {
+	t.Parallel()
+	const each = 1 << 20
+	w := &world{other: gives(strings.Repeat("x", each))}
+	three := w.plan(t, "start>a a>b b>c", "a pure", "b pure", "c pure")
+	w.drive(t, three)
+	require.InEpsilon(t, 3*each, three.Weight.Bytes(), 0.01)
+	require.Same(t, three.Weight, three.Link(nil, nil).Weight)
+
+	again := w.plan(t, "", `again loop {"max":50,"until":"index == 49","tasks":[{"id":"a","type":"pure"}]}`)
+	w.drive(t, again)
+	require.Less(t, again.Weight.Bytes(), int64(8*each))
+}
+
 func TestSizeIsThatOfTheJSON(t *testing.T) {
 	t.Parallel()
 	value := map[string]any{

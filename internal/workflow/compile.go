@@ -26,7 +26,7 @@ const (
 // the cycle.
 func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	c := compiler{types: types, ids: map[string]string{}}
-	plan := &Plan{Graph: c.graph("", def.Tasks, def.Edges, nil)}
+	plan := &Plan{Graph: c.graph("", def.Tasks, def.Edges, nil), Weight: new(Weight)}
 	c.checkAddresses()
 	plan.schema = c.schema("inputSchema", def.InputSchema)
 	plan.Mode = c.mode(def.ExecutionMode)

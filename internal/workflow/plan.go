@@ -20,7 +20,8 @@ const (
 	ModeAsync Mode = "async"
 )
 
-// Plan is a compiled definition. It never changes and is safe for concurrent use.
+// Plan is a compiled definition. But for its weight it never changes, and it is
+// safe for concurrent use.
 type Plan struct {
 	Graph *Graph
 	// Mode is sync or async: as the definition says, else async where the
@@ -38,6 +39,8 @@ type Plan struct {
 	Subs map[Ref]*Plan
 	// Pins say which versions Link found for Latest, by alias.
 	Pins map[string]int
+	// Weight is what executions of the plan hold in memory, however it is linked.
+	Weight *Weight
 
 	schema   *schema
 	asked    Mode // of the definition

@@ -133,10 +133,12 @@ func (t *turns) withdraw(mine *turn) bool {
 		return false
 	}
 	at := slices.Index(t.queues[i].waiting, mine)
-	if at >= 0 {
-		t.remove(t.queues[i], at)
+	if at < 0 {
+		return false
 	}
-	return at >= 0
+	t.remove(t.queues[i], at)
+	t.give() // to those for whom it has waited
+	return true
 }
 
 func (t *turns) remove(q *queue, at int) {

@@ -191,7 +191,16 @@ func TestTurnsOfSeveralPlaces(t *testing.T) {
 	places.leave(light)
 	require.Equal(t, 4, places.free)
 	require.Empty(t, places.held)
-	require.True(t, take('4', 4).hasPlace())
+	heavy = take('4', 4)
+	require.True(t, heavy.hasPlace())
+	another, light := take('1', 2), take('2', 1)
+	places.leave(heavy)
+	require.True(t, another.hasPlace())
+	require.True(t, light.hasPlace())
+	heavy, light = take('3', 2), take('4', 1)
+	require.False(t, light.hasPlace())
+	require.True(t, places.withdraw(heavy))
+	require.True(t, light.hasPlace(), "who waited behind one that has gone")
 }
 
 // However many tenants hold places and give none back, one more gets some, and

@@ -62,7 +62,7 @@ func TestHeavyItemsAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	const (
 		items        = 300
-		unknownMost  = 89  // of a weight that is assumed
+		unknownMost  = 25  // of a weight that is assumed
 		heavyMost    = 120 // of 200 kB, with results beside the answer
 		answersHeavy = 200_000
 	)

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 const (
 	// weightUnknown is assumed of a plan of which nothing has run yet.
-	weightUnknown = 256 << 10
+	weightUnknown = 1 << 20
 	// weightShare is how much of the weight the execution that ended last makes.
 	weightShare = 32
 )

@@ -28,11 +28,11 @@ const (
 	callingMax   = 1000
 	callingGreed = 4
 	// placeBytes is how many bytes of results an item holds for each place that it
-	// takes, by those of its workflow that ended before: what services answer takes up to
+	// takes, by those of its workflow that ran before: what services answer takes up to
 	// sixteen times its JSON here, garbage included. The heaviest take as many places as
-	// a tenant by itself gets.
+	// a tenant by itself leaves to others.
 	placeBytes   = 32 << 10
-	placesAtMost = callingMax * callingGreed / (callingGreed + 1)
+	placesAtMost = callingMax / (callingGreed + 1)
 	// lookAgainAfter is for how long items may begin by what was last looked up: a
 	// batch that is paused begins nothing after that.
 	lookAgainAfter = 20 * time.Millisecond

@@ -72,7 +72,9 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
 	})
 	b := &stages{Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id)}
-	b.plan(t, plans).Weight.Learn(1) // as if others had ended before
+	for weight, ended := b.plan(t, plans).Weight, 0; ended < 200; ended++ { // before it, in this process
+		weight.Learn(1, false)
+	}
 	b.batches = batch.New(batch.Config{
 		Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Log: log,
 		Clock: func() time.Time { return time.Now().Add(b.ahead) },

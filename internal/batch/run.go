@@ -64,19 +64,22 @@ func (s *Service) loadInPlace(ctx context.Context, run jobs.BatchItemRun) (item 
 		return item, plan, func() {}, err
 	}
 	came := s.calling.come()
-	for places := 1; ; places = placesOf(plan) {
+	load := func(places int) (isEnough bool) {
 		if leave, err = s.calling.takeAs(ctx, came, run.TenantID, run.BatchID, places); err != nil {
-			return nil, nil, nil, err
+			return true
 		}
+		defer func() { // also after a panic
+			if !isEnough || err != nil {
+				leave()
+			}
+		}()
 		item, plan, err = s.loadFirst(ctx, run)
-		if err == nil && (item == nil || placesOf(plan) <= places) {
-			return item, plan, leave, nil
-		}
-		leave()
-		if err != nil {
-			return nil, nil, nil, err
-		}
+		return err != nil || item == nil || places > 1 || placesOf(plan) == 1
 	}
+	if !load(1) { // it is heavy, which is known only now
+		load(max(placesOf(plan), 2))
+	}
+	return item, plan, leave, err
 }
 
 func (s *Service) loadFirst(ctx context.Context, run jobs.BatchItemRun) (*loading, *workflow.Plan, error) {

@@ -137,7 +137,6 @@ func (t *turns) withdraw(mine *turn) bool {
 		return false
 	}
 	t.remove(t.queues[i], at)
-	t.give() // to those for whom it has waited
 	return true
 }
 
@@ -153,6 +152,7 @@ func (t *turns) give() {
 	for q := t.next(); q != nil; q = t.next() {
 		mine := q.waiting[0]
 		t.remove(q, 0)
+		mine.places = min(mine.places, t.most(q.tenantID))
 		t.free -= mine.places
 		t.held[q.tenantID] += mine.places
 		t.number++
@@ -161,19 +161,32 @@ func (t *turns) give() {
 	}
 }
 
-// next is the batch that gets the next places; nil if none does now. The one whose
-// turn it is waits until they are as many as it takes, and the others with it.
+// most is how many more places a tenant may get: with them it holds as many times of
+// what is free then as greed says. One that holds none gets one, if there is any.
+func (t *turns) most(tenantID uuid.UUID) int {
+	held := t.held[tenantID]
+	switch {
+	case t.greed == 0:
+		return t.free
+	case held == 0:
+		return min(t.free, max(1, t.greed*t.free/(t.greed+1)))
+	default:
+		return max(0, (t.greed*t.free-held)/(t.greed+1))
+	}
+}
+
+// next is the batch that gets the next places; nil if none does now. Who takes more
+// than are free lets others go first, unless nothing of its tenant runs: then it gets
+// what there is.
 func (t *turns) next() (next *queue) {
 	for _, q := range t.queues {
-		if t.greed > 0 && t.held[q.tenantID] >= t.greed*t.free {
+		most := t.most(q.tenantID)
+		if most == 0 || t.held[q.tenantID] > 0 && most < q.waiting[0].places {
 			continue
 		}
 		if next == nil || cmp.Or(cmp.Compare(t.served[q.tenantID], t.served[next.tenantID]), cmp.Compare(t.served[q.batchID], t.served[next.batchID])) < 0 {
 			next = q
 		}
-	}
-	if next == nil || t.free < next.waiting[0].places {
-		return nil
 	}
 	return next
 }

@@ -15,8 +15,11 @@ import (
 )
 
 // waitFor queues a turn without waiting for it.
-func waitFor(t *turns, tenant, batch byte) *turn {
-	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, came: t.come(), places: 1, given: make(chan struct{})}
+func waitFor(t *turns, tenant, batch byte) *turn { return waitForSome(t, tenant, batch, 1) }
+
+// waitForSome is waitFor for several places.
+func waitForSome(t *turns, tenant, batch byte, places int) *turn {
+	mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant, batch}, came: t.come(), places: places, given: make(chan struct{})}
 	t.add(mine)
 	return mine
 }
@@ -168,39 +171,44 @@ func TestTurnsAreGivenUp(t *testing.T) {
 	require.Len(t, places.held, 1)
 }
 
-// Who takes several places waits until they are free, and nobody passes meanwhile.
+// Who takes several places gets them when they are free, and lets others go first until
+// then; of whose tenant nothing runs gets what there is.
 func TestTurnsOfSeveralPlaces(t *testing.T) {
 	t.Parallel()
 	places := newTurns(4, 0)
-	take := func(tenant byte, n int) *turn {
-		mine := &turn{tenantID: uuid.UUID{1, tenant}, batchID: uuid.UUID{2, tenant}, came: places.come(), places: n, given: make(chan struct{})}
-		places.add(mine)
-		return mine
-	}
+	take := func(tenant byte, n int) *turn { return waitForSome(places, tenant, 'a', n) }
 	first, second := take('1', 1), take('1', 1)
-	heavy := take('2', 3)
-	light := take('3', 1)
+	heavy := take('1', 3)
+	light := take('2', 1)
 	require.False(t, heavy.hasPlace(), "two of three are free")
-	require.False(t, light.hasPlace(), "it would come before the heavy one for ever")
-	places.leave(first)
-	require.True(t, heavy.hasPlace())
-	require.False(t, light.hasPlace())
-	places.leave(heavy)
 	require.True(t, light.hasPlace())
-	places.leave(second)
+	places.leave(first)
+	require.False(t, heavy.hasPlace())
 	places.leave(light)
+	require.True(t, heavy.hasPlace())
+	places.leave(second)
+	less := take('2', 3)
+	require.True(t, less.hasPlace(), "nobody waits for one that holds much")
+	require.Zero(t, places.free)
+	places.leave(heavy)
+	places.leave(less)
 	require.Equal(t, 4, places.free)
 	require.Empty(t, places.held)
-	heavy = take('4', 4)
-	require.True(t, heavy.hasPlace())
-	another, light := take('1', 2), take('2', 1)
-	places.leave(heavy)
-	require.True(t, another.hasPlace())
-	require.True(t, light.hasPlace())
-	heavy, light = take('3', 2), take('4', 1)
-	require.False(t, light.hasPlace())
-	require.True(t, places.withdraw(heavy))
-	require.True(t, light.hasPlace(), "who waited behind one that has gone")
+}
+
+// However heavy what hangs is, and whoever it belongs to, one more tenant gets a place.
+func TestHeavyTurnsAreLeftToOthers(t *testing.T) {
+	t.Parallel()
+	for _, each := range []int{1, 4, 16, 33, 41, 60, 150, placesAtMost} {
+		places := newTurns(callingMax, callingGreed)
+		for tenant := byte('1'); tenant <= '4'; tenant++ {
+			for i := range callingMax {
+				waitForSome(places, tenant, byte(i%2), each)
+			}
+		}
+		light := waitFor(places, '5', 'a')
+		require.True(t, light.hasPlace(), "%d places each", each)
+	}
 }
 
 // However many tenants hold places and give none back, one more gets some, and

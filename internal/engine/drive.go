@@ -57,6 +57,8 @@ func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 		Input: run.Input, Custom: run.Custom, Execution: run.Execution,
 		ExecutionID: run.State.ExecutionID,
 	}
+	d.measured = sizeOfTasks(run.State.Tasks)
+	d.heaviest = d.measured
 	d.addressed(&d.root)
 	d.root.unread = unread(d.root.graph)
 	return d

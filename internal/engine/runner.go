@@ -95,8 +95,9 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 		d.bound(&event)
 		actions := next(run.Plan, run.State, &event, &d.buffer)
 		if run.State.Ended() {
-			run.Plan.Weight.Learn(d.heaviest)
-			return Verdict{Outcome: conclude(run.Plan, run.State)}, nil
+			outcome := conclude(run.Plan, run.State)
+			run.Plan.Weight.Learn(d.heaviest, outcome.Status != StatusCompleted)
+			return Verdict{Outcome: outcome}, nil
 		}
 		actions = d.stop(actions)
 		if d.inline(actions) {
@@ -116,6 +117,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			return Verdict{}, err
 		}
 		if suspended {
+			run.Plan.Weight.Learn(d.heaviest, false)
 			return Verdict{WakeAt: wakeAt}, nil
 		}
 		event = d.wait(ctx, wakeAt)

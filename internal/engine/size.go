@@ -13,8 +13,10 @@ const (
 	// bounded by its evaluation or answer; this bounds what a graph of many
 	// keeps in memory and has to store.
 	StateBytesMax = 16 << 20
-	// measureEvery is how many bytes of results come in before all are measured.
-	measureEvery = StateBytesMax / 8
+	// All results are measured when as many bytes have come in as they were before,
+	// but neither for fewer than measureLeast nor only after measureMost.
+	measureLeast = 64 << 10
+	measureMost  = StateBytesMax / 8
 )
 
 // bound turns the completion of a task whose result is one too many into its
@@ -27,7 +29,7 @@ func (d *drive) bound(event *Event) {
 	came := sizeOf(event.Result.Output)
 	d.unmeasured += came
 	d.heaviest = max(d.heaviest, d.measured+d.unmeasured)
-	if d.unmeasured < measureEvery {
+	if d.unmeasured < min(max(d.measured, measureLeast), measureMost) {
 		return
 	}
 	d.measured, d.unmeasured = sizeOfTasks(d.run.State.Tasks)+came, 0
@@ -39,7 +41,7 @@ func (d *drive) bound(event *Event) {
 		Code:    workflow.CodeTooLarge,
 		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", StateBytesMax>>20),
 	}
-	d.unmeasured = measureEvery // until something is dropped, the next one is too many too
+	d.unmeasured = measureMost // until something is dropped, the next one is too many too
 }
 
 func sizeOfTasks(tasks []TaskState) (bytes int) {

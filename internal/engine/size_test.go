@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,19 +29,37 @@ func TestResultsAreBoundedTogether(t *testing.T) {
 	require.Equal(t, workflow.CodeTooLarge, state.Tasks[19].Error.Code)
 }
 
-// A plan learns what its executions hold at a time, not what comes in one after the other.
+// A plan learns what its executions hold at a time, those that go on too, and not what
+// comes in one after the other.
 func TestPlansLearnTheirWeight(t *testing.T) {
 	t.Parallel()
-	const each = 1 << 20
+	const each = 15_000
 	w := &world{other: gives(strings.Repeat("x", each))}
+	learnt := func(plan *workflow.Plan, drive func()) int64 {
+		for range 400 {
+			drive()
+		}
+		return plan.Weight.Bytes()
+	}
 	three := w.plan(t, "start>a a>b b>c", "a pure", "b pure", "c pure")
-	w.drive(t, three)
-	require.InEpsilon(t, 3*each, three.Weight.Bytes(), 0.01)
+	require.InEpsilon(t, 3*each, learnt(three, func() { w.drive(t, three) }), 0.01)
 	require.Same(t, three.Weight, three.Link(nil, nil).Weight)
 
 	again := w.plan(t, "", `again loop {"max":50,"until":"index == 49","tasks":[{"id":"a","type":"pure"}]}`)
-	w.drive(t, again)
-	require.Less(t, again.Weight.Bytes(), int64(8*each))
+	require.Less(t, learnt(again, func() { w.drive(t, again) }), int64(8*each))
+
+	waits := w.plan(t, "start>a a>wait", "a pure", "wait wait")
+	stored := func(context.Context, *State) error { return nil }
+	require.InEpsilon(t, each, learnt(waits, func() {
+		run := &Run{Plan: waits, State: NewState(waits, "e1")}
+		verdict, err := newRunner().Drive(t.Context(), run, stored)
+		require.NoError(t, err)
+		require.Nil(t, verdict.Outcome)
+		run.Signals = func(context.Context) (map[string]any, error) { return map[string]any{"wait": "came"}, nil }
+		verdict, err = newRunner().Drive(t.Context(), run, stored)
+		require.NoError(t, err)
+		require.NotNil(t, verdict.Outcome)
+	}), 0.01)
 }
 
 func TestSizeIsThatOfTheJSON(t *testing.T) {

@@ -3,17 +3,20 @@ package workflow
 import "sync/atomic"
 
 const (
-	// weightUnknown is assumed of a plan of which nothing has run yet.
+	// weightUnknown is assumed of a plan of which nothing has ended yet.
 	weightUnknown = 1 << 20
+	// weightFailed is assumed of executions that failed: what was not answered says
+	// nothing of answers, nor do they stay at a few at a time for that.
+	weightFailed = 128 << 10
 	// weightShare is how much of the weight the execution that ended last makes.
 	weightShare = 32
 )
 
 // Weight is how many bytes of results, about as many as they have as JSON, an
-// execution of a plan holds: the average of those that ended in this process, the
-// last ones above all. It is safe for concurrent use; nil learns nothing.
+// execution of a plan holds: the average of those that ran in this process, the last
+// ones above all. It is safe for concurrent use; nil learns nothing.
 type Weight struct {
-	bytes atomic.Int64 // 0: none has ended
+	learnt atomic.Int64 // beyond weightUnknown, which is where it begins
 }
 
 // Bytes is the weight.
@@ -21,20 +24,17 @@ func (w *Weight) Bytes() int64 {
 	if w == nil {
 		return weightUnknown
 	}
-	if bytes := w.bytes.Load(); bytes > 0 {
-		return bytes
-	}
-	return weightUnknown
+	return weightUnknown + w.learnt.Load()
 }
 
-// Learn notes the most that an execution held at a time.
-func (w *Weight) Learn(bytes int) {
+// Learn notes the most that an execution held at a time, until it ended or rests.
+func (w *Weight) Learn(bytes int, failed bool) {
 	if w == nil {
 		return
 	}
-	average := int64(bytes)
-	if before := w.bytes.Load(); before > 0 {
-		average = before + (average-before)/weightShare
+	before, now := w.Bytes(), int64(bytes)
+	if failed {
+		now = max(now, min(before, weightFailed))
 	}
-	w.bytes.Store(max(average, 1)) // of two at the same time one may be forgotten
+	w.learnt.Add((now - before) / weightShare)
 }

@@ -8,17 +8,25 @@ import (
 
 func TestWeightIsTheAverageOfTheLast(t *testing.T) {
 	t.Parallel()
+	const heavy = 640_000
 	w := new(Weight)
-	require.Equal(t, int64(weightUnknown), w.Bytes(), "before anything has ended")
-	w.Learn(0)
-	require.Equal(t, int64(1), w.Bytes(), "which is known to be nothing")
-	for range 1000 {
-		w.Learn(640_000)
+	learn := func(times, bytes int, failed bool) int64 {
+		for range times {
+			w.Learn(bytes, failed)
+		}
+		return w.Bytes()
 	}
-	require.InEpsilon(t, 640_000, w.Bytes(), 0.001)
-	w.Learn(0)
-	require.InEpsilon(t, 620_000, w.Bytes(), 0.001, "one among many says little")
+	require.Equal(t, int64(weightUnknown), w.Bytes(), "before anything has ended")
+	require.Greater(t, learn(10, 0, false), int64(weightUnknown/2), "what ends first is what is light")
+	require.Less(t, learn(1000, 0, false), int64(100))
+	require.InEpsilon(t, heavy, learn(1000, heavy, false), 0.001)
+	require.InEpsilon(t, heavy*31/32, learn(1, 0, false), 0.001, "one among many says little")
 
-	(*Weight)(nil).Learn(1)
+	require.InEpsilon(t, weightFailed, learn(1000, 0, true), 0.001, "failures say nothing of answers")
+	require.InEpsilon(t, heavy, learn(1000, heavy, true), 0.001, "but for what they have held")
+	light := learn(2000, 300, false)
+	require.Equal(t, light, learn(1000, 0, true))
+
+	(*Weight)(nil).Learn(1, false)
 	require.Equal(t, int64(weightUnknown), (*Weight)(nil).Bytes())
 }

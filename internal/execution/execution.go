@@ -58,9 +58,9 @@ type Service struct {
 	running sync.WaitGroup
 	held    held
 
-	inserts  group[*newExecution, bool]
+	inserts  lanes[*newExecution, bool]
 	reads    group[reference, *queries.SysExecutionListForRunRow]
-	finishes group[*Finished, int64]
+	finishes lanes[*Finished, int64]
 	releases group[lease, int64]
 }
 
@@ -71,17 +71,15 @@ func New(c Config) *Service {
 		s.Callers = NewCallers(c.Clock)
 	}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
-	s.inserts.bytes = (*newExecution).bytes
-	s.inserts.write = func(ctx context.Context, executions []*newExecution) ([]bool, error) {
+	s.inserts.set((*newExecution).bytes, 0, func(ctx context.Context, executions []*newExecution) ([]bool, error) {
 		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
-	}
-	s.reads.gather, s.finishes.gather = c.Gather, c.Gather
+	})
+	s.finishes.set((*Finished).bytes, c.Gather, func(ctx context.Context, ends []*Finished) ([]int64, error) {
+		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
+	})
+	s.reads.gather = c.Gather
 	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
 		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
-	}
-	s.finishes.bytes = (*Finished).bytes
-	s.finishes.write = func(ctx context.Context, ends []*Finished) ([]int64, error) {
-		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
 	}
 	s.releases.aside = s.running.Go // a stop waits for it
 	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {

@@ -17,7 +17,29 @@ const (
 	groupItemsMax = 200
 	groupBytesMax = 4 << 20
 	groupTimeMax  = 40 * time.Second // more than a statement may take
+	// laneBytesMax is what an item takes at most beside which others are written.
+	laneBytesMax = groupBytesMax / 16
 )
+
+// lanes is a group whose large items have a writer of their own: a statement with
+// megabytes takes a tenth of a second, and small ones, those of other tenants too, would
+// stand in line behind all of them.
+type lanes[T, R any] struct{ small, large group[T, R] }
+
+// set says how items are written; as the members of group.
+func (l *lanes[T, R]) set(bytes func(T) int, gather time.Duration, write func(context.Context, []T) ([]R, error)) {
+	for _, g := range []*group[T, R]{&l.small, &l.large} {
+		g.bytes, g.gather, g.write = bytes, gather, write
+	}
+}
+
+// do is that of group.
+func (l *lanes[T, R]) do(ctx context.Context, item T) (R, error) {
+	if l.small.bytes(item) > laneBytesMax {
+		return l.large.do(ctx, item)
+	}
+	return l.small.do(ctx, item)
+}
 
 // group lets concurrent callers share commits: one writer takes whatever is
 // queued, without waiting for more unless gather says so, and writes it in one

@@ -93,6 +93,29 @@ func TestGroupSharesWrites(t *testing.T) {
 	require.Equal(t, [][]int{{0}, {1, 2}, {3}, {9}}, w.writes, "no more than 4 MB together, and never none")
 }
 
+// Small items do not stand behind large ones, nor large ones behind small ones.
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l lanes[int, int]
+		l.set(func(n int) int { return n << 10 }, 0, func(_ context.Context, items []int) ([]int, error) {
+			time.Sleep(time.Duration(items[0]) * time.Millisecond)
+			return items, nil
+		})
+		const small, large = 256, 257
+		var callers errgroup.Group
+		for range 20 {
+			callers.Go(func() error { _, err := l.do(t.Context(), large); return err })
+		}
+		synctest.Wait()
+		begin := time.Now()
+		_, err := l.do(t.Context(), small)
+		require.NoError(t, err)
+		require.Equal(t, small*time.Millisecond, time.Since(begin))
+		require.NoError(t, callers.Wait())
+	})
+}
+
 func TestGroupBadOneFailsAlone(t *testing.T) {
 	t.Parallel()
 	w := &writer{refuse: 2}

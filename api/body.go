@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -46,7 +47,14 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	}
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
-	text, err := s.receive(w, r, declared(op).bodyMax)
+	limit := cmp.Or(declared(op).bodyMax, bodyMaxDefault)
+	leave, err := s.makeRoom(ctx.Context(), w, r, limit)
+	if err != nil {
+		s.refuse(ctx, s.problem(ctx.Context(), err))
+		return
+	}
+	defer leave()
+	text, err := s.receive(w, r, limit)
 	if err == nil {
 		err = checkContentType(r, text)
 	}
@@ -65,16 +73,31 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	})
 }
 
+// makeRoom waits for as long as a body may take to arrive until there is room for it
+// beside the other large ones of its tenant.
+func (s *Server) makeRoom(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
+	bytes := r.ContentLength
+	if bytes < 0 || bytes > limit {
+		bytes = limit // or less: it does not say, or is refused
+	}
+	if bytes <= bodyLightBytes {
+		return func() {}, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.bodyTimeMax)
+	defer cancel()
+	leave, err = s.bodies.enter(bounded, principal(ctx).TenantID, bytes)
+	if err != nil && ctx.Err() == nil {
+		dismiss(w, r)
+		err = fault.Wrap(err, fault.Unavailable, "too many requests with large bodies at a time")
+	}
+	return leave, err
+}
+
 // receive reads a body of at most limit bytes within bodyTimeMax.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if limit == 0 {
-		limit = bodyMaxDefault
-	}
 	tooLarge := fault.New(fault.TooLarge, "the body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
-		if r.Header.Get("Expect") == "" { // or the caller has not begun to send
-			drain(w, r)
-		}
+		dismiss(w, r)
 		return nil, tooLarge
 	}
 	// Not every ResponseWriter has deadlines (those of tests have none); the
@@ -100,6 +123,14 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 	// The handler may take longer than the body; register has Huma do the same.
 	_ = control.SetReadDeadline(time.Time{})
 	return text.Bytes(), nil
+}
+
+// dismiss takes in a body that is refused unseen, unless its caller waits to be told
+// before sending it.
+func dismiss(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") == "" {
+		drain(w, r)
+	}
 }
 
 // drain takes in what is left of a body that is refused, within limits: a

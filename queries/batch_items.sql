@@ -195,15 +195,29 @@ SELECT count(*)::integer FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid
   AND (@failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed);
 
+-- name: BatchItemsSizeToRetry :many
+-- Which items are to be retried from an index on, in their order, and how large
+-- their states are, where these are kept: to know that, each is read, so only
+-- those of the page are.
+SELECT e.item_index::integer AS item_index, COALESCE(octet_length(p.state::text), 0)::integer AS state_bytes
+FROM (
+    SELECT id, item_index FROM executions
+    WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer
+      AND (@failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed)
+    ORDER BY item_index LIMIT @items_max
+) AS e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND @with_states::boolean
+ORDER BY e.item_index;
+
 -- name: BatchItemsListToRetry :many
--- Items to retry from an index on, in their order. Those that never began to run
--- because their input does not match are refused.
-SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
-    (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid AND e.item_index >= @first_item::integer
+-- Items to retry of a range, in their order, with their states where these are
+-- kept. Those that never began to run because their input does not match are
+-- refused.
+SELECT e.id, e.status, e.attempt, (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
+FROM executions e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND @with_states::boolean
+WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
+  AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer
   AND (@failed::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND e.status = 'completed' AND e.source_failed)
-ORDER BY e.item_index LIMIT @items_max;
+ORDER BY e.item_index;
 
 -- name: BatchItemsRetry :execrows
 -- Makes items pending again, which are counted so from then on; those refused

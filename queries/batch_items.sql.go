@@ -847,42 +847,44 @@ func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchI
 }
 
 const batchItemsListToRetry = `-- name: BatchItemsListToRetry :many
-SELECT e.id, e.item_index::integer AS item_index, e.status, e.attempt,
-    (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid AND e.item_index >= $3::integer
-  AND ($4::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND e.status = 'completed' AND e.source_failed)
-ORDER BY e.item_index LIMIT $6
+SELECT e.id, e.status, e.attempt, (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
+FROM executions e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND $1::boolean
+WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
+  AND e.item_index >= $4::integer AND e.item_index < $5::integer
+  AND ($6::boolean AND e.status IN ('failed', 'cancelled', 'timeout') OR $7::boolean AND e.status = 'completed' AND e.source_failed)
+ORDER BY e.item_index
 `
 
 type BatchItemsListToRetryParams struct {
+	WithStates   bool
 	TenantID     uuid.UUID
 	BatchID      uuid.UUID
 	FirstItem    int32
+	EndItem      int32
 	Failed       bool
 	SourceFailed bool
-	ItemsMax     int32
 }
 
 type BatchItemsListToRetryRow struct {
 	ID        uuid.UUID
-	ItemIndex int32
 	Status    string
 	Attempt   int32
 	IsRefused bool
 	State     []byte
 }
 
-// Items to retry from an index on, in their order. Those that never began to run
-// because their input does not match are refused.
+// Items to retry of a range, in their order, with their states where these are
+// kept. Those that never began to run because their input does not match are
+// refused.
 func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchItemsListToRetryParams) ([]BatchItemsListToRetryRow, error) {
 	rows, err := db.Query(ctx, batchItemsListToRetry,
+		arg.WithStates,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
+		arg.EndItem,
 		arg.Failed,
 		arg.SourceFailed,
-		arg.ItemsMax,
 	)
 	if err != nil {
 		return nil, err
@@ -893,7 +895,6 @@ func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchI
 		var i BatchItemsListToRetryRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.ItemIndex,
 			&i.Status,
 			&i.Attempt,
 			&i.IsRefused,
@@ -1002,4 +1003,61 @@ func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRe
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const batchItemsSizeToRetry = `-- name: BatchItemsSizeToRetry :many
+SELECT e.item_index::integer AS item_index, COALESCE(octet_length(p.state::text), 0)::integer AS state_bytes
+FROM (
+    SELECT id, item_index FROM executions
+    WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND item_index >= $3::integer
+      AND ($4::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND status = 'completed' AND source_failed)
+    ORDER BY item_index LIMIT $6
+) AS e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND $7::boolean
+ORDER BY e.item_index
+`
+
+type BatchItemsSizeToRetryParams struct {
+	TenantID     uuid.UUID
+	BatchID      uuid.UUID
+	FirstItem    int32
+	Failed       bool
+	SourceFailed bool
+	ItemsMax     int32
+	WithStates   bool
+}
+
+type BatchItemsSizeToRetryRow struct {
+	ItemIndex  int32
+	StateBytes int32
+}
+
+// Which items are to be retried from an index on, in their order, and how large
+// their states are, where these are kept: to know that, each is read, so only
+// those of the page are.
+func (q *Queries) BatchItemsSizeToRetry(ctx context.Context, db DBTX, arg BatchItemsSizeToRetryParams) ([]BatchItemsSizeToRetryRow, error) {
+	rows, err := db.Query(ctx, batchItemsSizeToRetry,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Failed,
+		arg.SourceFailed,
+		arg.ItemsMax,
+		arg.WithStates,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemsSizeToRetryRow{}
+	for rows.Next() {
+		var i BatchItemsSizeToRetryRow
+		if err := rows.Scan(&i.ItemIndex, &i.StateBytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

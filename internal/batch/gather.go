@@ -117,22 +117,22 @@ func (g *gatherer[T]) serve(ctx context.Context, waiting *group[T]) {
 		waiting.waiting = nil
 		g.mu.Unlock()
 		for len(taken) > 0 {
-			n := fitting(taken)
+			n := fitting(len(taken), func(i int) int { return taken[i].item.size() })
 			g.writeAll(ctx, waiting, taken[:n])
 			taken = taken[n:]
 		}
 	}
 }
 
-// fitting is how many of the first items one statement takes, at least one.
-func fitting[T sized](taken []*arrival[T]) int {
+// fitting is how many of the first of so many items one statement takes, at least one.
+func fitting(items int, size func(i int) int) int {
 	bytes := 0
-	for n, a := range taken {
-		if bytes += a.item.size(); bytes > gatherBytesMax && n > 0 {
+	for n := range items {
+		if bytes += size(n); bytes > gatherBytesMax && n > 0 {
 			return n
 		}
 	}
-	return len(taken)
+	return items
 }
 
 // writeAll writes items together; those that cannot be written with their

@@ -49,7 +49,8 @@ func (m RetryMode) from() []Status {
 	}
 }
 
-// retryChunkItems is how many items one transaction makes ready.
+// retryChunkItems is how many items one transaction makes ready; fewer where their
+// states, which go through it, are large.
 const retryChunkItems = 500
 
 // RetryRequest asks for another attempt of a batch.
@@ -185,26 +186,55 @@ func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) e
 		if err != nil {
 			return err
 		}
-		mode := RetryMode(row.RetryMode)
-		items, err := s.q.BatchItemsListToRetry(ctx, s.Pool, queries.BatchItemsListToRetryParams{
+		r := &retrying{
+			tenantID: tenantID, batchID: batchID, plan: plan, mode: RetryMode(row.RetryMode),
+			withStates: plan.Effects || len(plan.References) > 0,
+		}
+		sizes, err := s.q.BatchItemsSizeToRetry(ctx, s.Pool, queries.BatchItemsSizeToRetryParams{
 			TenantID: tenantID, BatchID: batchID, FirstItem: row.RetryFrom, ItemsMax: retryChunkItems,
-			Failed: mode.failed(), SourceFailed: mode.sourceFailed(),
+			Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
 		})
 		if err != nil {
-			return postgres.Translate(fmt.Errorf("list the items of batch %s to retry: %w", batchID, err))
+			return postgres.Translate(fmt.Errorf("find the items of batch %s to retry: %w", batchID, err))
 		}
-		if len(items) == 0 {
+		if len(sizes) == 0 {
 			return s.endRetry(ctx, tenantID, batchID, plan)
 		}
-		if err := s.retryChunk(ctx, tenantID, batchID, plan, row.RetryFrom, items); err != nil {
-			return err
+		for from := row.RetryFrom; len(sizes) > 0; {
+			n := fitting(len(sizes), func(i int) int { return int(sizes[i].StateBytes) })
+			next := sizes[n-1].ItemIndex + 1
+			isRetried, err := s.retryChunk(ctx, r, from, next)
+			if err != nil {
+				return err
+			}
+			if !isRetried {
+				break // what the batch is now tells how it goes on
+			}
+			from, sizes = next, sizes[n:]
 		}
 	}
 }
 
-func (s *Service) retryChunk(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan, from int32, items []queries.BatchItemsListToRetryRow) error {
+// retrying is a retry whose items are made ready.
+type retrying struct {
+	tenantID, batchID uuid.UUID
+	plan              *workflow.Plan
+	mode              RetryMode
+	withStates        bool // items may go on from what they have; without effects all begin anew
+}
+
+// retryChunk makes the items of a range ready; false if the batch was paused or
+// cancelled, or another process was first.
+func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32) (isRetried bool, err error) {
+	items, err := s.q.BatchItemsListToRetry(ctx, s.Pool, queries.BatchItemsListToRetryParams{
+		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, EndItem: next,
+		Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
+	})
+	if err != nil {
+		return false, postgres.Translate(fmt.Errorf("list the items of batch %s to retry: %w", r.batchID, err))
+	}
 	p := queries.BatchItemsRetryParams{
-		TenantID: tenantID, BatchID: batchID, FirstItem: from, NextItem: items[len(items)-1].ItemIndex + 1,
+		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, NextItem: next,
 		RefusedIds: []uuid.UUID{}, Ids: []uuid.UUID{}, States: []string{}, TasksCompleted: []int32{}, // nil would be NULL
 	}
 	for i := range items {
@@ -213,9 +243,9 @@ func (s *Service) retryChunk(ctx context.Context, tenantID, batchID uuid.UUID, p
 			p.RefusedIds = append(p.RefusedIds, it.ID) // neither it nor the schema has changed
 			continue
 		}
-		state, completed, err := s.again(ctx, tenantID, plan, it)
+		state, completed, err := s.again(ctx, r.tenantID, r.plan, it)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if engine.Status(it.Status) == engine.StatusCompleted {
 			p.Completed++
@@ -224,10 +254,11 @@ func (s *Service) retryChunk(ctx context.Context, tenantID, batchID uuid.UUID, p
 		}
 		p.Ids, p.States, p.TasksCompleted = append(p.Ids, it.ID), append(p.States, state), append(p.TasksCompleted, completed)
 	}
-	if _, err := s.q.BatchItemsRetry(ctx, s.Pool, p); err != nil {
-		return postgres.Translate(fmt.Errorf("make items of batch %s ready: %w", batchID, err))
+	batches, err := s.q.BatchItemsRetry(ctx, s.Pool, p)
+	if err != nil {
+		return false, postgres.Translate(fmt.Errorf("make items of batch %s ready: %w", r.batchID, err))
 	}
-	return nil
+	return batches > 0, nil
 }
 
 // again is the state with which an item begins another attempt, empty where it

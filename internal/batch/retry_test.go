@@ -1,0 +1,91 @@
+package batch_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+// Items whose states are large are made ready a few at a time, each once, and
+// after an interruption the others; they keep what they have.
+func TestItemsOfLargeStatesAreRetried(t *testing.T) {
+	t.Parallel()
+	const (
+		items  = 20
+		answer = 1 << 20 // of which a statement takes seven, with what else a state has
+	)
+	var mu sync.Mutex
+	calls, isBroken := map[string]int{}, true
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		calls[r.URL.Path]++
+		isBroken := isBroken
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/report":
+			_, _ = w.Write([]byte(`"` + strings.Repeat("x", answer) + `"`))
+		case isBroken:
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = w.Write([]byte(`1`))
+		}
+	}))
+	t.Cleanup(target.Close)
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object", "properties": {"id": {"type": "string", "maxLength": 6}}},
+		"tasks": [`+request("report", "GET", target.URL)+`, `+request("score", "GET", target.URL)+`],
+		"edges": [{"source": "start", "target": "report"}, {"source": "report", "target": "score"}]}`)
+	some := slices.Insert(many(items), items/2, "refused")
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(some...)))
+	b.live(t)
+	run := func() {
+		for runs := b.newRuns(t); len(runs) > 0; runs = b.newRuns(t) {
+			for _, run := range runs {
+				_, err := b.batches.RunItems(t.Context(), run)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	}
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	run()
+	require.Equal(t, [4]int{items + 1, 0, items + 1, 0}, counts(b.record(t)))
+
+	mu.Lock()
+	isBroken = false
+	mu.Unlock()
+	retry(t, c, b.id.String(), map[string]any{"retryMode": "failed_items"})
+	const ready = "SELECT count(*) FROM executions WHERE status = 'pending' AND attempt = 2 AND tasks_completed = 1"
+	for _, chunk := range []struct{ until, ready int }{{7, 7}, {15, 14}} { // the next is refused
+		_, err := b.Pool.Exec(t.Context(), fmt.Sprintf("ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (retry_from <= %d)", chunk.until))
+		require.NoError(t, err)
+		require.ErrorContains(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id), "refused")
+		require.Equal(t, chunk.ready, b.count(t, ready))
+		require.Equal(t, chunk.until, b.count(t, "SELECT retry_from FROM execution_batches"))
+		_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches DROP CONSTRAINT refused")
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+	require.Equal(t, items, b.count(t, ready))
+	require.Equal(t, items, b.record(t).State.Summary.Pending)
+	require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id), "once more")
+	run()
+	r := b.record(t)
+	require.Equal(t, "complete", r.Status)
+	require.Equal(t, [4]int{items + 1, items, 1, 0}, counts(r))
+	require.Equal(t, items+1, b.count(t, "SELECT count(*) FROM executions WHERE attempt = 2"))
+	require.Equal(t, map[string]int{"/report": items, "/score": 2 * items}, calls)
+}

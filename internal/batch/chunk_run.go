@@ -24,8 +24,10 @@ import (
 // second finds nothing to do. Nothing outside has seen what a crash undoes.
 
 // recordedBytesMax is after how many bytes of states and results no more items
-// are run before these are recorded: PostgreSQL takes no statement of a gigabyte.
-const recordedBytesMax = 32 << 20
+// are run before these are recorded: they are in memory several times over, as
+// values, as texts and as a statement, and that of every chunk that runs. More at
+// a time is not faster.
+const recordedBytesMax = 4 << 20
 
 // lookOutEach is after how many items, a few milliseconds, requests are looked for.
 const lookOutEach = 100

@@ -26,7 +26,7 @@ import (
 // Limits of a page of results, of which several are in memory at a time.
 const (
 	pageItemsMax   = 1000
-	pageItemsFirst = 100     // before it is known how large items are
+	pageItemsFirst = 8       // before it is known how large items are, when all pages ahead have begun
 	pageBytesMax   = 4 << 20 // of inputs and results, as far as the pages before tell
 	pagesAhead     = 6       // that are formatted while one is written, which waits for the disk
 )
@@ -243,17 +243,22 @@ func (r *report) format(rows []queries.BatchItemsListResultsRow) (*reportPage, e
 	return page, page.flush()
 }
 
-// write puts a page at the end of the files.
+// write puts a page at the end of the files. One that has become far larger than
+// pages should be is not used again, as that would keep its memory.
 func (r *report) write(page *reportPage) error {
+	largest := 0
 	for position := range page.texts {
 		f := r.files[position]
+		largest = max(largest, page.texts[position].Cap())
 		if _, err := page.texts[position].WriteTo(f.writer); err != nil {
 			return err
 		}
 		f.rows += page.rows[position]
 	}
-	page.reset()
-	r.pages.Put(page)
+	if largest <= 2*pageBytesMax {
+		page.reset()
+		r.pages.Put(page)
+	}
 	return nil
 }
 

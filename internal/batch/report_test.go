@@ -94,6 +94,22 @@ func TestPagesAreBounded(t *testing.T) {
 	require.EqualValues(t, pageItemsMax, r.pageItems())
 }
 
+// The memory of a page that became too large is not kept for the next.
+func TestLargePagesAreNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	made := 0
+	r := report{files: [...]*reportFile{{}, {}, {}, {}}, pages: sync.Pool{New: func() any {
+		made++
+		return newReportPage(nil, nil)
+	}}}
+	for range 3 {
+		page, _ := r.pages.Get().(*reportPage)
+		page.texts[resultsJSONLFile].Grow(2*pageBytesMax + 1)
+		require.NoError(t, r.write(page))
+	}
+	require.Equal(t, 3, made)
+}
+
 func TestColumnsAreTheUnionInOrder(t *testing.T) {
 	t.Parallel()
 	s := newColumnSet("b", "a")

@@ -35,6 +35,7 @@ type drive struct {
 	goroutines sync.WaitGroup // of the effects
 	reports    chan Event     // of the effects
 	effects    []*effect      // those that run
+	ready      []Action       // effects that begin once a state that says so is durable
 	over       chan struct{}  // closed when nobody reads reports any more
 	alone      func() Event   // the one effect that begins, which needs no goroutine of its own
 	storedWait time.Time      // the wait that the last checkpoint holds
@@ -143,17 +144,25 @@ func (d *drive) enter(ctx context.Context, action Action) (*scene, Event) {
 	return scene, Event{}
 }
 
-// begin starts effects, after the state that says so is durable. It returns
-// when the next wait is over, the execution's deadline at the latest, and
-// whether the drive is suspended until then.
-func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, suspended bool, err error) {
-	effects, wait := actions, Action{}
-	wakeAt = d.run.State.Deadline
+// collect keeps the effects that are to begin, and returns what is waited for: the
+// zero action for nothing.
+func (d *drive) collect(actions []Action) (wait Action) {
 	if n := len(actions); n > 0 && actions[n-1].Kind == ActionWait {
-		effects, wait = actions[:n-1], actions[n-1]
-		if !wait.At.IsZero() && wait.At.Before(wakeAt) {
-			wakeAt = wait.At
-		}
+		actions, wait = actions[:n-1], actions[n-1]
+	}
+	d.ready = append(d.ready, actions...)
+	return wait
+}
+
+// begin starts the effects that are ready, after the state that says so is
+// durable. It returns when the next wait is over, the execution's deadline at the
+// latest, and whether the drive is suspended until then.
+func (d *drive) begin(ctx context.Context, wait Action) (wakeAt time.Time, suspended bool, err error) {
+	effects := d.ready
+	d.ready = d.ready[:0]
+	wakeAt = d.run.State.Deadline
+	if !wait.At.IsZero() && wait.At.Before(wakeAt) {
+		wakeAt = wait.At
 	}
 	if len(d.effects) == 0 && len(effects) == 0 && wakeAt.Sub(d.now()) > WaitMax {
 		return wakeAt, true, nil
@@ -164,7 +173,7 @@ func (d *drive) begin(ctx context.Context, actions []Action) (wakeAt time.Time, 
 		}
 		d.storedWait = wait.At
 	}
-	if len(effects) == 1 && len(actions) == 1 && len(d.effects) == 0 {
+	if len(effects) == 1 && wait.Kind != ActionWait && len(d.effects) == 0 {
 		d.alone = d.prepare(ctx, effects[0])
 		return wakeAt, false, nil
 	}
@@ -265,6 +274,17 @@ func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
 	return Event{Kind: EventTimer, At: at}
 }
 
+// reported returns the report of an effect that has ended already.
+func (d *drive) reported() (event Event, came bool) {
+	select {
+	case event = <-d.reports:
+		d.ended(event)
+		return event, true
+	default:
+		return Event{}, false
+	}
+}
+
 // ended forgets an effect that has reported.
 func (d *drive) ended(event Event) {
 	d.effects = slices.DeleteFunc(d.effects, func(e *effect) bool {
@@ -289,15 +309,16 @@ func (d *drive) end() {
 }
 
 // stop cancels the effects within stopped runs, whose reports nobody will read,
-// and returns the other actions.
+// drops those that have not begun, and returns the other actions.
 func (d *drive) stop(actions []Action) []Action {
 	for len(actions) > 0 && actions[0].Kind == ActionStop {
 		run := actions[0].In
 		for _, e := range d.effects {
-			if len(e.in) >= len(run) && slices.Equal(e.in[:len(run)], run) {
+			if e.in.within(run) {
 				e.cancel()
 			}
 		}
+		d.ready = slices.DeleteFunc(d.ready, func(a Action) bool { return a.In.within(run) })
 		actions = actions[1:]
 	}
 	return actions

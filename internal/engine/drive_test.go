@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -263,6 +264,65 @@ func TestCheckpointPrecedesEffects(t *testing.T) {
 			row(StatusCompleted, StatusCompleted, StatusCompleted, StatusRunning, StatusPending),
 		}, stored)
 		require.Equal(t, []int{1, 3, 4, 4}, calls)
+	})
+}
+
+// Effects that end while a state is written share the next one.
+func TestEffectsShareACheckpoint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const effects, concurrency = 1_000, 100
+		w := &world{}
+		plan := w.plan(t, "", each("effect", fmt.Sprintf(`,"concurrency":%d`, concurrency)))
+		checkpoints := 0
+		run := &Run{Plan: plan, State: NewState(plan, "e1"), Input: items(effects)}
+		verdict, err := newRunner().Drive(t.Context(), run, func(context.Context, *State) error {
+			checkpoints++
+			synctest.Wait() // until all that run have ended
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+		require.Len(t, w.calls, effects)
+		// Those that one begins and those that ran meanwhile are all that may run.
+		require.LessOrEqual(t, checkpoints, 2*effects/concurrency+1)
+	})
+}
+
+// An effect that is ready when the failure of another is read does not begin.
+func TestStoppedEffectsDoNotBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		completes, fails := make(chan struct{}), make(chan struct{})
+		w := &world{tasks: map[string]behaviour{
+			"each[0].score": func(context.Context, *workflow.Call) (workflow.Result, error) {
+				<-completes
+				return workflow.Result{}, nil
+			},
+			"each[1].score": func(context.Context, *workflow.Call) (workflow.Result, error) {
+				<-fails
+				return workflow.Result{}, own("X")
+			},
+			"b": sleeps(time.Second),
+		}}
+		plan := w.plan(t, "start>each start>a a>b", each("effect", `,"concurrency":2,"onError":"continue"`), "a effect", "b effect")
+		checkpoints := 0
+		run := &Run{Plan: plan, State: NewState(plan, "e1"), Input: items(3)}
+		verdict, err := newRunner().Drive(t.Context(), run, func(context.Context, *State) error {
+			if checkpoints++; checkpoints == 2 { // before b begins
+				close(completes)
+				synctest.Wait()
+				close(fails)
+				synctest.Wait()
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+		slices.Sort(w.calls)
+		require.Equal(t, []string{"e1/a", "e1/b", "e1/each[0].score", "e1/each[1].score"}, w.calls)
+		require.Equal(t, StatusCancelled, run.State.Tasks[0].Nested.Frames[2].Tasks[0].Status)
+		require.Equal(t, 2, checkpoints)
 	})
 }
 

@@ -84,6 +84,11 @@ type NestedRun struct {
 // the runs around it, outermost first.
 type Place []NestedRun
 
+// within reports whether a place is in a run.
+func (p Place) within(run Place) bool {
+	return len(p) >= len(run) && slices.Equal(p[:len(run)], run)
+}
+
 // frame returns the run of that index; nil if it is not kept.
 func (n *Nested) frame(index int) *Frame {
 	if n == nil {

@@ -61,10 +61,11 @@ type Checkpoint func(ctx context.Context, state *State) error
 // WaitMax. Running tasks in the state, left by a process that died, run again
 // with the same idempotency keys.
 //
-// checkpoint is called before effects begin and before a wait in process; it
-// may be nil where the plan has no effects. Its error ends the drive: what runs
-// is cancelled and the error returned. Before a suspended verdict it is not
-// called: the caller stores the state together with the job that goes on.
+// checkpoint is called before effects begin, once for all that begin together,
+// and before a wait in process; it may be nil where the plan has no effects. Its
+// error ends the drive: what runs is cancelled and the error returned. Before a
+// suspended verdict it is not called: the caller stores the state together with
+// the job that goes on.
 //
 // If ctx ends, Drive stops what runs and returns the cause, unless that is
 // ErrCancelled. A panic of its own is an error too: who holds the execution has to
@@ -104,7 +105,14 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			event = d.step(ctx, actions[0])
 			continue
 		}
-		signal, came, err := d.signal(ctx, actions)
+		wait := d.collect(actions)
+		// Reports that came while a state was written share the next one: each by
+		// itself would write the whole state again.
+		if report, came := d.reported(); came {
+			event = report
+			continue
+		}
+		signal, came, err := d.signal(ctx, wait)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -112,7 +120,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			event = signal
 			continue
 		}
-		wakeAt, suspended, err := d.begin(ctx, actions)
+		wakeAt, suspended, err := d.begin(ctx, wait)
 		if err != nil {
 			return Verdict{}, err
 		}

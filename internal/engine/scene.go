@@ -229,14 +229,9 @@ func (d *drive) addressed(s *scene) {
 }
 
 // signal returns the event of a signal that a waiting task has got.
-func (d *drive) signal(ctx context.Context, actions []Action) (Event, bool, error) {
-	if n := len(actions); n == 0 || !actions[n-1].Signal || d.run.Signals == nil {
+func (d *drive) signal(ctx context.Context, wait Action) (Event, bool, error) {
+	if !wait.Signal || d.run.Signals == nil || len(d.ready) > 0 { // what is ready begins first
 		return Event{}, false, nil
-	}
-	for _, action := range actions {
-		if action.Kind == ActionRun {
-			return Event{}, false, nil // what is ready begins first
-		}
 	}
 	payloads, err := d.run.Signals(ctx)
 	if err != nil {

@@ -221,6 +221,9 @@ func (r *trial) holdPause(v *visited, n *Nested) {
 // takeTime is what an effect of the trial does: it holds what must hold before
 // an effect begins, and takes its time.
 func (r *trial) takeTime(ctx context.Context, call *workflow.Call) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // it was stopped before it could begin
+	}
 	r.holdBegin(call)
 	select {
 	case <-time.After(r.takes(call.Path, call.Attempt)):

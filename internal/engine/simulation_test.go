@@ -212,6 +212,9 @@ func (r *trial) checkpoint(_ context.Context, state *State) error {
 	if r.disturbs(8) {
 		return errKilled
 	}
+	if r.disturbs(4) { // effects that end meanwhile report together
+		time.Sleep(time.Duration(r.chance.IntN(500)) * time.Millisecond)
+	}
 	r.store(state)
 	if r.disturbs(8) {
 		return errKilled

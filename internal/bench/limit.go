@@ -141,6 +141,22 @@ func (w *doNothing) Work(context.Context, *river.Job[nothing]) error {
 	return nil
 }
 
+// wait waits until all jobs were worked, which asking the table would slow down. When
+// ctx ends nobody works the others any more.
+func (w *doNothing) wait(ctx context.Context) error {
+	worked := make(chan struct{})
+	go func() {
+		w.left.Wait()
+		close(worked)
+	}()
+	select {
+	case <-worked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // drainWorkers and drainCooldown are what makes River fastest here.
 const (
 	drainWorkers  = 500
@@ -176,7 +192,9 @@ func (b *bench) measureDrain(ctx context.Context) error {
 	if err := client.Start(ctx); err != nil {
 		return err
 	}
-	worker.left.Wait() // asking the table meanwhile would slow it down
+	if err := worker.wait(ctx); err != nil {
+		return err
+	}
 	if err := waitForNone(ctx, pool, `SELECT count(*) FROM river.river_job WHERE state <> 'completed'`); err != nil {
 		return err
 	}

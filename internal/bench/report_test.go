@@ -83,3 +83,15 @@ func TestLoad(t *testing.T) {
 	})
 	require.ErrorIs(t, err, failed)
 }
+
+// A run that is interrupted while River drains ends.
+func TestDrainEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	w := &doNothing{}
+	w.left.Add(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, w.wait(ctx), context.Canceled)
+	w.left.Done()
+	require.NoError(t, w.wait(t.Context()))
+}

@@ -107,7 +107,7 @@ type Server struct {
 	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
-	bodies      bodyRooms
+	bodies      bodyRooms // for the large ones
 }
 
 // New returns a server with every endpoint registered.

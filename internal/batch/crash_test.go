@@ -72,7 +72,7 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
 	})
 	b := &stages{Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id)}
-	for weight, ended := b.plan(t, plans).Weight, 0; ended < 200; ended++ { // before it, in this process
+	for weight, ended := b.plan(t, plans).Weight, 0; ended < 200; ended++ { // others, before it
 		weight.Learn(1, false)
 	}
 	b.batches = batch.New(batch.Config{

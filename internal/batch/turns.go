@@ -41,7 +41,7 @@ type queue struct {
 type turn struct {
 	tenantID, batchID uuid.UUID
 	came              int           // as come says, or beforeAll
-	places            int           // that it takes
+	places            int           // that it asks for, and then has
 	given             chan struct{} // closed when it has them
 }
 

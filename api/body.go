@@ -48,7 +48,7 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
 	limit := cmp.Or(declared(op).bodyMax, bodyMaxDefault)
-	leave, err := s.makeRoom(ctx.Context(), w, r, limit)
+	leave, err := s.bodyRoom(ctx.Context(), w, r, limit)
 	if err != nil {
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
@@ -73,22 +73,16 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	})
 }
 
-// makeRoom waits for as long as a body may take to arrive until there is room for it
-// beside the other large ones of its tenant.
-func (s *Server) makeRoom(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
+// bodyRoom waits until there is room for a body. Its bytes are with the caller until
+// then.
+func (s *Server) bodyRoom(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
 	bytes := r.ContentLength
 	if bytes < 0 || bytes > limit {
 		bytes = limit // or less: it does not say, or is refused
 	}
-	if bytes <= bodyLightBytes {
-		return func() {}, nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, s.bodyTimeMax)
-	defer cancel()
-	leave, err = s.bodies.enter(bounded, principal(ctx).TenantID, bytes)
+	leave, err = s.enterRoom(ctx, &s.bodies, bytes, "bodies")
 	if err != nil && ctx.Err() == nil {
 		dismiss(w, r)
-		err = fault.Wrap(err, fault.Unavailable, "too many requests with large bodies at a time")
 	}
 	return leave, err
 }

@@ -34,8 +34,8 @@ type ExecutionResult struct {
 	ExecutionID  string            `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	IsSuccess    bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
 	StatusCode   int               `json:"statusCode" doc:"200 by default, or the end task's own; of failures 422 (the workflow's own doing), 502 (an external service), 504 (out of time), 500 (other)." example:"200"`
-	Output       JSONObject        `json:"output" doc:"What the workflow gave; {} where it failed."`
-	CustomOutput JSON              `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
+	Output       RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
+	CustomOutput RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
 	Attachments  []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
 	Notes        []string          `json:"notes" doc:"Notes of the end task."`
 	Notices      []ExecutionNotice `json:"notices" doc:"Remarks on the run: failures it went on after, above all."`
@@ -295,14 +295,12 @@ func (p preference) applied() string {
 
 // executionResult is the answer for a result.
 func executionResult(id uuid.UUID, r *execution.Result) ExecutionResult {
-	output, _ := r.Output.Value.(map[string]any)
-	result := ExecutionResult{
+	return ExecutionResult{
 		ExecutionID: id.String(), IsSuccess: r.IsSuccess, StatusCode: r.StatusCode,
-		Output: JSONObject{output}, CustomOutput: JSON{r.CustomOutput.Value},
+		Output: RawObject(r.Output), CustomOutput: RawJSON(r.CustomOutput),
 		Attachments: []ExecutionFile{}, Notes: r.Notes, Notices: executionNotices(r.Notices),
 		ErrorMessage: r.ErrorMessage, ErrorSubCode: string(r.ErrorSubCode),
 	}
-	return result
 }
 
 func executionNotices(notices []workflow.Notice) []ExecutionNotice {

@@ -2,13 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
+	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/workflow"
@@ -17,12 +17,12 @@ import (
 
 // ExecutionInput is what an execution was started with (section 2.7).
 type ExecutionInput struct {
-	ID              string     `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	WorkflowID      string     `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias   string     `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion string     `json:"workflowVersion" doc:"Its version." example:"v1"`
-	Input           JSONObject `json:"input" doc:"The input with the defaults of the inputSchema filled in; numbers keep every digit."`
-	CreatedAt       Timestamp  `json:"createdAt" doc:"When the execution was created."`
+	ID              string    `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID      string    `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias   string    `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
+	WorkflowVersion string    `json:"workflowVersion" doc:"Its version." example:"v1"`
+	Input           RawObject `json:"input" doc:"The input with the defaults of the inputSchema filled in; numbers keep every digit."`
+	CreatedAt       Timestamp `json:"createdAt" doc:"When the execution was created."`
 }
 
 // ExecutionState is how far an execution and each of its tasks is (decisions 5.6).
@@ -95,14 +95,13 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, executionReadError(err)
 	}
-	out := &executionInputOutput{Body: ExecutionInput{
-		ID: id.String(), WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
-		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), CreatedAt: stamp(queries.CreatedAt(id)),
-	}}
-	if err := json.Unmarshal(row.Input, &out.Body.Input); err != nil {
-		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)
+	if err := s.answerFrom(ctx, len(row.Input)); err != nil {
+		return nil, err
 	}
-	return out, nil
+	return &executionInputOutput{Body: ExecutionInput{
+		ID: id.String(), WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), Input: RawObject(row.Input), CreatedAt: stamp(queries.CreatedAt(id)),
+	}}, nil
 }
 
 func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*executionStateOutput, error) {
@@ -114,6 +113,9 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	row, err := queries.New().ExecutionGetState(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
+	}
+	if err := s.answerFrom(ctx, len(row.State)+len(row.Result)); err != nil {
+		return nil, err
 	}
 	_, plan, err := s.config.Catalog.Plan(ctx, p.TenantID, row.WorkflowID)
 	if err != nil {
@@ -128,8 +130,12 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		if err != nil {
 			return nil, err
 		}
-		output, _ := result.Output.Value.(map[string]any)
-		state.Conclude(output)
+		output, err := exactjson.Decode(result.Output)
+		if err != nil {
+			return nil, fmt.Errorf("read the output of execution %s: %w", id, err)
+		}
+		members, _ := output.(map[string]any)
+		state.Conclude(members)
 	}
 	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)

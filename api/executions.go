@@ -28,8 +28,8 @@ type ExecutionOutput struct {
 	WorkflowType    string            `json:"workflowType,omitempty" doc:"Its type." example:"scoring"`
 	StatusCode      int               `json:"statusCode" doc:"As in the answer of execute." example:"200"`
 	IsSuccess       bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
-	Output          JSONObject        `json:"output" doc:"What the workflow gave; {} where it failed."`
-	CustomOutput    JSON              `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
+	Output          RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
+	CustomOutput    RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
 	HasAttachments  bool              `json:"hasAttachments" doc:"Whether there are attachments."`
 	Attachments     []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
 	Notes           []string          `json:"notes" doc:"Notes of the end task."`
@@ -88,6 +88,9 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	}
 	if row.Result == nil {
 		return nil, fault.New(fault.NotFound, "the execution has not ended").WithSubCode(fault.ExecutionNotFinished)
+	}
+	if err := s.answerFrom(ctx, len(row.Result)); err != nil {
+		return nil, err
 	}
 	stored, err := execution.ReadResult(row.Result)
 	if err != nil {

@@ -181,6 +181,9 @@ func (s *Server) settle(ctx context.Context, op *operation, err error) error {
 
 // resultAnswer is the answer of a synchronous execute whose execution has ended.
 func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) (*idempotency.Answer, error) {
+	if err := s.answerFrom(ctx, len(stored)); err != nil {
+		return nil, err
+	}
 	result, err := execution.ReadResult(stored)
 	if err != nil {
 		return nil, err

@@ -74,6 +74,18 @@ func (JSONArray) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{}}
 }
 
+// RawJSON is any JSON value with its text kept as it was written.
+type RawJSON json.RawMessage
+
+// UnmarshalJSON keeps the text; null leaves it empty.
+func (j *RawJSON) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(j), text) }
+
+// MarshalJSON writes the text; an empty one is null.
+func (j RawJSON) MarshalJSON() ([]byte, error) { return textOr(j, "null"), nil }
+
+// Schema says that it may be anything; huma.SchemaProvider.
+func (RawJSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
 // RawObject is an object of any members with its text kept as it was written.
 type RawObject json.RawMessage
 

@@ -30,6 +30,7 @@ type request struct {
 	userAgent   string // as the caller says, cut to userAgentMax
 	tenant      string
 	executionID string
+	leave       func() // the room that its answer takes; nil for most
 }
 
 // userAgentMax is how many characters of a User-Agent are kept.
@@ -74,6 +75,9 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		recorded.Header().Set("X-Content-Type-Options", "nosniff")
 		recorded.Header().Set("Cache-Control", "no-store")
 		defer func() {
+			if req.leave != nil {
+				req.leave()
+			}
 			attrs := []slog.Attr{
 				slog.String("method", r.Method),
 				slog.String("path", loggedPath(r.URL.Path)),

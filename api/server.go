@@ -107,7 +107,9 @@ type Server struct {
 	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
-	bodies      bodyRooms // for the large ones
+	// bodies and answers are what large ones are admitted to, by themselves: an
+	// execution holds its body for as long as it runs.
+	bodies, answers rooms
 }
 
 // New returns a server with every endpoint registered.

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -61,7 +60,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 // whether nothing of the batch is left to be ended; else others run, and it is
 // to be called again.
 func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) (done bool, err error) {
-	result, err := json.Marshal(execution.NewResult(cancelledOutcome()))
+	result, err := execution.ResultText(cancelledOutcome())
 	if err != nil {
 		return false, err
 	}

@@ -198,10 +198,10 @@ func refusal(it *item, faults []fault.Detail) (string, error) {
 	}
 	message := b.String()
 	result := execution.Result{
-		StatusCode: refusedStatusCode, Output: exactjson.Any{Value: map[string]any{}},
+		StatusCode: refusedStatusCode, Output: json.RawMessage("{}"), CustomOutput: json.RawMessage("null"),
 		Attachments: []workflow.Attachment{}, Notes: []string{}, Notices: []workflow.Notice{},
 		ErrorMessage: &message, ErrorSubCode: fault.InputSchemaMismatch,
 	}
-	text, err := json.Marshal(result)
+	text, err := result.JSON()
 	return string(text), err
 }

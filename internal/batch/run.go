@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -249,7 +248,7 @@ func (s *Service) runPure(ctx context.Context, item execution.Item, text string)
 	}
 	s.Log.LogAttrs(ctx, slog.LevelError, "an item of a batch cannot be run", slog.String("executionId", item.ID.String()), slog.Any("error", err))
 	outcome := brokenOutcome()
-	result, err := json.Marshal(execution.NewResult(outcome))
+	result, err := execution.ResultText(outcome)
 	if err != nil {
 		return nil, err
 	}

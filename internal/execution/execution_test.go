@@ -164,7 +164,7 @@ func TestRunWithoutEffects(t *testing.T) {
 	e, err := s.Run(t.Context(), req, 0)
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
-	require.Equal(t, map[string]any{"total": json.Number("1.3"), "same": json.Number("1.10")}, e.Result.Output.Value)
+	require.Equal(t, `{"same":1.10,"total":1.3}`, string(e.Result.Output))
 	require.Equal(t, `completed 200 2 0 {mine,summed}`, b.text(t,
 		`SELECT concat_ws(' ', status, status_code, tasks_completed, tasks_failed, tags::text) FROM executions WHERE id = $1`, e.ID))
 	require.Contains(t, b.text(t, `SELECT result::text FROM execution_payloads WHERE execution_id = $1`, e.ID), `"same":1.10`)
@@ -215,7 +215,7 @@ func TestRunWithEffect(t *testing.T) {
 	e, err := s.Run(t.Context(), b.calling(t, ""), 0)
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
-	require.Equal(t, map[string]any{"said": json.Number("1.10")}, e.Result.Output.Value)
+	require.Equal(t, `{"said":1.10}`, string(e.Result.Output))
 	require.Equal(t, []string{e.ID.String() + "/ask"}, b.target.seen())
 	require.Equal(t, "completed", b.status(t, e.ID))
 	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM river.river_job`), "it has none")
@@ -236,7 +236,7 @@ func TestFailureOfAnEffectIsAResult(t *testing.T) {
 	require.Equal(t, http.StatusBadGateway, e.Result.StatusCode)
 	require.EqualValues(t, "EXTERNAL_SERVICE_ERROR", e.Result.ErrorSubCode)
 	require.NotNil(t, e.Result.ErrorMessage)
-	require.Equal(t, map[string]any{}, e.Result.Output.Value)
+	require.Equal(t, "{}", string(e.Result.Output))
 	require.Equal(t, "failed", b.status(t, e.ID))
 }
 

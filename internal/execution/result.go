@@ -17,8 +17,8 @@ import (
 type Result struct {
 	IsSuccess    bool                  `json:"isSuccess"`
 	StatusCode   int                   `json:"statusCode"`
-	Output       exactjson.Any         `json:"output"` // an object
-	CustomOutput exactjson.Any         `json:"customOutput"`
+	Output       json.RawMessage       `json:"output"` // an object's text; who answers or stores it need not read it
+	CustomOutput json.RawMessage       `json:"customOutput"`
 	Attachments  []workflow.Attachment `json:"attachments"`
 	Notes        []string              `json:"notes"`
 	Notices      []workflow.Notice     `json:"notices"`
@@ -27,12 +27,10 @@ type Result struct {
 }
 
 // NewResult returns the result of an outcome.
-func NewResult(o *engine.Outcome) Result {
-	r := Result{
+func NewResult(o *engine.Outcome) (r Result, err error) {
+	r = Result{
 		IsSuccess:    o.Status == engine.StatusCompleted,
 		StatusCode:   o.StatusCode,
-		Output:       exactjson.Any{Value: o.Output},
-		CustomOutput: exactjson.Any{Value: o.CustomOutput},
 		Attachments:  orEmpty(o.Attachments),
 		Notes:        orEmpty(o.Notes),
 		Notices:      orEmpty(o.Notices),
@@ -41,7 +39,22 @@ func NewResult(o *engine.Outcome) Result {
 	if o.ErrorMessage != "" {
 		r.ErrorMessage = &o.ErrorMessage
 	}
-	return r
+	if r.Output, err = exactjson.Encode(o.Output); err != nil {
+		return Result{}, fmt.Errorf("write the output: %w", err)
+	}
+	if r.CustomOutput, err = exactjson.Encode(o.CustomOutput); err != nil {
+		return Result{}, fmt.Errorf("write the custom output: %w", err)
+	}
+	return r, nil
+}
+
+// ResultText is the JSON of an outcome's result.
+func ResultText(o *engine.Outcome) ([]byte, error) {
+	r, err := NewResult(o)
+	if err != nil {
+		return nil, err
+	}
+	return r.JSON()
 }
 
 // JSON is the result as encoding/json writes it, in a fraction of the time.
@@ -49,12 +62,8 @@ func (r *Result) JSON() ([]byte, error) {
 	return exactjson.Build(func(dst []byte) (text []byte, err error) {
 		dst = strconv.AppendBool(append(dst, `{"isSuccess":`...), r.IsSuccess)
 		dst = strconv.AppendInt(append(dst, `,"statusCode":`...), int64(r.StatusCode), 10)
-		if dst, err = exactjson.AppendHTML(append(dst, `,"output":`...), r.Output.Value); err != nil {
-			return nil, err
-		}
-		if dst, err = exactjson.AppendHTML(append(dst, `,"customOutput":`...), r.CustomOutput.Value); err != nil {
-			return nil, err
-		}
+		dst = append(append(dst, `,"output":`...), r.Output...)
+		dst = append(append(dst, `,"customOutput":`...), r.CustomOutput...)
 		if dst, err = appendList(append(dst, `,"attachments":`...), r.Attachments); err != nil {
 			return nil, err
 		}
@@ -86,7 +95,7 @@ func appendList[T any](dst []byte, list []T) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// ReadResult reads a stored result.
+// ReadResult reads a stored result, but for what it gave.
 func ReadResult(text []byte) (*Result, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // the metadata of attachments keep every digit too

@@ -101,8 +101,10 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 			f.Tags = append(slices.Clip(f.Tags), tag)
 		}
 	}
-	f.Result = NewResult(outcome)
 	var err error
+	if f.Result, err = NewResult(outcome); err != nil {
+		return nil, fmt.Errorf("end execution %s: %w", r.id, err)
+	}
 	if f.ResultText, err = f.Result.JSON(); err != nil {
 		return nil, fmt.Errorf("write the result of execution %s: %w", r.id, err)
 	}

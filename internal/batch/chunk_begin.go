@@ -10,6 +10,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/workflow"
@@ -213,7 +214,7 @@ func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
 		defer r.running.Done()
 		defer leave()
 		holding := execution.Held
-		err := safely(func() (err error) {
+		err := fault.Safely(func() (err error) {
 			holding, err = run()
 			return err
 		})

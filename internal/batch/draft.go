@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"tranche/internal/engine"
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
 )
@@ -160,7 +161,7 @@ func (d *draft) leave() {
 func (d *draft) open(ctx context.Context) {
 	defer close(d.opened)
 	ctx = context.WithoutCancel(ctx) // it is written by other jobs than this one
-	err := safely(func() error {
+	err := fault.Safely(func() error {
 		return postgres.InTx(ctx, d.Pool, func(tx pgx.Tx) error {
 			r, err := d.newReport(ctx, tx, d.tenantID)
 			if err != nil {
@@ -213,7 +214,7 @@ func (d *draft) prepare(ctx context.Context, p *draftPage) {
 	}
 	select {
 	case <-d.opened:
-		_ = safely(func() error { return d.format(ctx, p) }) // it will be tried again
+		_ = fault.Safely(func() error { return d.format(ctx, p) }) // it will be tried again
 	default:
 	}
 }

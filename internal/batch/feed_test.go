@@ -160,23 +160,29 @@ func TestGatheredItemsAreWrittenTogether(t *testing.T) {
 
 func TestABadItemFailsAlone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		items, bad := newItems(10), errors.New("a bad row")
-		w := &writes{fail: func(group []*ended) error {
-			if slices.Contains(group, items[3]) {
-				return bad
+	bad := errors.New("a bad row")
+	for want, fail := range map[error]func() error{
+		bad:            func() error { return bad },
+		fault.ErrPanic: func() error { panic("a bad row") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			items := newItems(10)
+			w := &writes{fail: func(group []*ended) error {
+				if slices.Contains(group, items[3]) {
+					return fail()
+				}
+				return nil
+			}}
+			for i, err := range addAll(t.Context(), newGatherer(w.write), items) {
+				if i == 3 {
+					require.ErrorIs(t, err, want)
+				} else {
+					require.NoError(t, err)
+				}
 			}
-			return nil
-		}}
-		for i, err := range addAll(t.Context(), newGatherer(w.write), items) {
-			if i == 3 {
-				require.ErrorIs(t, err, bad)
-			} else {
-				require.NoError(t, err)
-			}
-		}
-		require.Len(t, w.groups, 9)
-	})
+			require.Len(t, w.groups, 9)
+		})
+	}
 }
 
 func TestItemsOutliveADatabaseThatIsAway(t *testing.T) {

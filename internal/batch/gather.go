@@ -167,7 +167,9 @@ func (g *gatherer[T]) tryWrite(ctx context.Context, waiting *group[T], taken []*
 func (g *gatherer[T]) writeOnce(ctx context.Context, waiting *group[T], items []T) error {
 	ctx, cancel := context.WithTimeout(ctx, groupWriteTimeMax)
 	defer cancel()
-	return postgres.Translate(g.write(ctx, waiting.tenantID, waiting.batchID, items))
+	return postgres.Translate(fault.Safely(func() error {
+		return g.write(ctx, waiting.tenantID, waiting.batchID, items)
+	}))
 }
 
 func allGone[T sized](taken []*arrival[T]) bool {

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"golang.org/x/sync/errgroup"
+
+	"tranche/internal/fault"
 )
 
 // inOrder has work done on each value that source yields, on several of them at
@@ -19,8 +21,7 @@ func inOrder[In, Out any](
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
 	results := make(chan chan Out, ahead) // of what is being worked on
-	begin := func(do func() error) { group.Go(func() error { return safely(do) }) }
-	begin(func() error {
+	goSafely(group, func() error {
 		defer close(results)
 		return source(func(in In) error {
 			result := make(chan Out, 1)
@@ -29,7 +30,7 @@ func inOrder[In, Out any](
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			begin(func() error {
+			goSafely(group, func() error {
 				out, err := work(ctx, in)
 				if err == nil {
 					result <- out
@@ -39,7 +40,7 @@ func inOrder[In, Out any](
 			return nil
 		})
 	})
-	begin(func() error {
+	goSafely(group, func() error {
 		for result := range results {
 			select {
 			case out := <-result:
@@ -53,4 +54,9 @@ func inOrder[In, Out any](
 		return nil
 	})
 	return group.Wait()
+}
+
+// goSafely has a group do something that fails where it panics.
+func goSafely(group *errgroup.Group, do func() error) {
+	group.Go(func() error { return fault.Safely(do) })
 }

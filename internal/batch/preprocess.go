@@ -76,7 +76,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow, plan *workflow.Plan, sources []openSource) error {
 	chunks := make(chan *queries.BatchItemsInsertParams)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	goSafely(group, func() error {
 		defer close(chunks)
 		c := &chunker{plan: plan, clock: s.Clock, columns: newColumnSet(row.InputColumns...), next: row.ItemsRead}
 		c.emit = func(chunk *queries.BatchItemsInsertParams) error {
@@ -104,7 +104,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 		}
 		return c.flush()
 	})
-	group.Go(func() error {
+	goSafely(group, func() error {
 		for chunk := range chunks {
 			chunk.TenantID, chunk.BatchID, chunk.WorkflowType = tenantID, batchID, w.Type
 			rows, err := s.q.BatchItemsInsert(ctx, s.Pool, *chunk)

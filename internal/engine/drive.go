@@ -3,15 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"tranche/internal/expression"
+	"tranche/internal/fault"
 	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
@@ -341,13 +340,10 @@ func (d *drive) call(ctx context.Context, action Action, scene *scene, call *wor
 // settle times an event. A panic of what gave it fails the task: an internal error.
 func (d *drive) settle(ctx context.Context, task *workflow.Task, event *Event) {
 	if cause := recover(); cause != nil {
-		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, panicked(cause))
+		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, fault.Panicked(cause))
 	}
 	event.At = d.now()
 }
-
-// panicked is the error of a panic.
-func panicked(cause any) error { return fmt.Errorf("panic: %v\n%s", cause, debug.Stack()) }
 
 // taskError turns an error into what the workflow sees of it. What nobody
 // outside may see is logged.

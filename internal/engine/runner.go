@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tranche/internal/expression"
+	"tranche/internal/fault"
 	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
@@ -73,7 +74,7 @@ type Checkpoint func(ctx context.Context, state *State) error
 func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (verdict Verdict, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			verdict, err = Verdict{}, panicked(cause)
+			verdict, err = Verdict{}, fault.Panicked(cause)
 		}
 	}()
 	if run.State.Pins == nil {

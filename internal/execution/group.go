@@ -70,9 +70,6 @@ type queued[T, R any] struct {
 	done   chan struct{}
 }
 
-// errBrokenOff is what others are told where a write panicked.
-var errBrokenOff = fault.New(fault.Internal, "the write broke off")
-
 // do returns once the item is committed or refused. Whoever finds nobody
 // writing writes, which is a switch of goroutines less than to have it done;
 // what others have queued by then is written beside it. If ctx of one who waits
@@ -86,16 +83,14 @@ func (g *group[T, R]) do(ctx context.Context, item T) (R, error) {
 	g.mu.Unlock()
 	if writes {
 		ctx := context.WithoutCancel(ctx)
-		defer func() { // also where the write panics
-			switch {
-			case !g.goesOn():
-			case g.aside != nil:
-				g.aside(func() { g.writeAll(ctx) })
-			default:
-				go g.writeAll(ctx)
-			}
-		}()
 		g.writeNext(ctx)
+		switch {
+		case !g.goesOn():
+		case g.aside != nil:
+			g.aside(func() { g.writeAll(ctx) })
+		default:
+			go g.writeAll(ctx)
+		}
 		return q.result, q.err
 	}
 	select {
@@ -124,11 +119,10 @@ func (g *group[T, R]) writeNext(ctx context.Context) {
 	}
 	items := g.take()
 	g.shared = len(items) > 1
-	for _, q := range items {
-		q.err = errBrokenOff
-		defer close(q.done)
-	}
 	g.writeTogether(ctx, items)
+	for _, q := range items {
+		close(q.done)
+	}
 }
 
 // goesOn reports whether more is queued; if not, the next caller writes.
@@ -170,7 +164,11 @@ func (g *group[T, R]) writeTogether(ctx context.Context, items []*queued[T, R]) 
 	for i, q := range items {
 		all[i] = q.item
 	}
-	results, err := g.write(ctx, all)
+	var results []R
+	err := fault.Safely(func() (err error) {
+		results, err = g.write(ctx, all)
+		return err
+	})
 	err = postgres.Translate(err)
 	if err != nil && len(items) > 1 && !errors.Is(err, fault.Unavailable) {
 		for i := range items {

@@ -286,6 +286,10 @@ func TestCallerWhoLeavesStopsNothingWithoutABound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
 	require.Equal(t, "completed", b.status(t, e.ID))
+
+	e, err = s.Run(ctx, b.request(t, "pure", pureTasks, pureEdges, `{"a":1,"b":2}`), 0)
+	require.NoError(t, err, "nor one without effects")
+	require.Equal(t, "completed", b.status(t, e.ID))
 }
 
 func TestStartIsContinuedByAJob(t *testing.T) {

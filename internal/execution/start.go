@@ -19,21 +19,18 @@ const pollInterval = 200 * time.Millisecond
 // Run executes a request and waits for its end, at most for wait; zero waits
 // as long as the workflow's time limit lets it run. If the wait is over first,
 // the Execution has no result and goes on. A caller who goes away does not stop
-// it; without a bound Run returns at its end even then. Errors: ErrNotActive,
-// fault.Unavailable; nothing is recorded then.
+// it; without a bound Run returns at its end even then. Errors: ErrNotActive, with
+// which nothing is recorded; fault.Unavailable, with which it may be, and then goes on.
 func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
 	defer s.Callers.leave(s.Callers.come())
 	r, err := s.fresh(&req)
 	if err != nil {
 		return Execution{}, err
 	}
-	if !req.Plan.Effects {
-		return r.complete(ctx)
-	}
 	if s.life.Err() != nil {
 		return Execution{}, errStopping
 	}
-	if wait == 0 {
+	if wait == 0 || !req.Plan.Effects {
 		e, err := s.runHere(r)
 		if err != nil || e.Result != nil {
 			return e, err

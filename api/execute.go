@@ -135,10 +135,12 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 		return nil, err
 	}
 	e, err := s.runOrStart(ctx, in, input, request, prefer)
+	if e.ID != uuid.Nil {
+		noteExecution(ctx, e.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	noteExecution(ctx, e.ID)
 	out := &executeOutput{Status: http.StatusOK, Preference: prefer.applied()}
 	if e.Result == nil {
 		out.Status = http.StatusAccepted

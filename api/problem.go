@@ -17,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"tranche/internal/fault"
+	"tranche/internal/logging"
 )
 
 // Problem is the one error body of the service (section 7.2 of the interface
@@ -97,7 +98,11 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	f := fault.From(err)
 	a := answerOf(f.Kind)
 	if a.status >= http.StatusInternalServerError && ctx.Err() == nil {
-		s.config.Log.LogAttrs(ctx, levelOf(a.status), "request failed", slog.String("error", f.Error()))
+		attrs := []slog.Attr{slog.String("error", f.Error())}
+		if id := requestOf(ctx).executionID; id != "" {
+			attrs = append(attrs, slog.String(logging.ExecutionID, id))
+		}
+		s.config.Log.LogAttrs(ctx, levelOf(a.status), "request failed", attrs...)
 	}
 	p := &Problem{
 		Code:         a.code,

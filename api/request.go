@@ -53,11 +53,9 @@ func noteTenant(ctx context.Context, slug string) context.Context {
 	return logging.With(ctx, logging.Tenant, slug)
 }
 
-// noteExecution names the execution in every log line of the request from here on.
-func noteExecution(ctx context.Context, id uuid.UUID) context.Context {
-	requestOf(ctx).executionID = id.String()
-	return logging.With(ctx, logging.ExecutionID, id.String())
-}
+// noteExecution names the execution in the lines that are logged when the request has
+// been answered, or refused.
+func noteExecution(ctx context.Context, id uuid.UUID) { requestOf(ctx).executionID = id.String() }
 
 // observe gives each request its id and logs a line when it has been answered.
 // The query is left out, for signed addresses carry their signature there, and

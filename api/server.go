@@ -18,7 +18,7 @@
 //  4. The handler asks principal(ctx) who calls, calls one function of the
 //     domain and returns its error as it is: problem.go turns fault kinds into
 //     answers. A handler that works on an execution calls noteExecution, so
-//     that the log lines of the request name it.
+//     that the log lines of its answer name it.
 //  5. Run `make openapi` and write the test with internal/apitest, refusals
 //     beside successes; TestEveryOperationIsDocumented names what is missing.
 //

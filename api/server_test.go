@@ -75,8 +75,10 @@ func newTestServer(t *testing.T) *testServer {
 	register(s, operation{
 		id: "echo", method: http.MethodPost, path: "/echo", scope: identity.ScopeWorkflowsRead,
 	}, func(ctx context.Context, in *echoInput) (*echoOutput, error) {
-		ctx = noteExecution(ctx, uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"))
-		s.config.Log.InfoContext(ctx, "inside")
+		noteExecution(ctx, uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"))
+		if in.Body.Value.Value == "fail" {
+			return nil, errors.New("out of luck")
+		}
 		out := &echoOutput{}
 		out.Body.Value = in.Body.Value
 		return out, nil
@@ -175,19 +177,20 @@ func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
 	got := s.do(t, http.MethodPost, "/echo", `{"value":"s3cret"}`)
+	failed := s.do(t, http.MethodPost, "/echo", `{"value":"fail"}`)
 	s.do(t, http.MethodGet, "/nothing?signature=s3cret", "")
 	require.NotContains(t, s.log.String(), "s3cret")
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
-	require.Len(t, lines, 3)
-	for _, line := range lines[:2] {
+	require.Len(t, lines, 4)
+	for i, requestID := range []string{got.header.Get("X-Request-Id"), failed.header.Get("X-Request-Id"), failed.header.Get("X-Request-Id")} {
 		var record map[string]any
-		require.NoError(t, json.Unmarshal([]byte(line), &record))
-		require.Equal(t, got.header.Get("X-Request-Id"), record["requestId"])
+		require.NoError(t, json.Unmarshal([]byte(lines[i]), &record))
+		require.Equal(t, requestID, record["requestId"])
 		require.Equal(t, "acme", record["tenant"])
 		require.Equal(t, "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11", record["executionId"])
 	}
 	var last map[string]any
-	require.NoError(t, json.Unmarshal([]byte(lines[2]), &last))
+	require.NoError(t, json.Unmarshal([]byte(lines[3]), &last))
 	require.Equal(t, []any{"GET", "/nothing", float64(404)}, []any{last["method"], last["path"], last["status"]})
 	require.Contains(t, last, "durationMs")
 }

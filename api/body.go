@@ -80,7 +80,10 @@ func (s *Server) bodyRoom(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if bytes < 0 || bytes > limit {
 		bytes = limit // or less: it does not say, or is refused
 	}
-	leave, err = s.enterRoom(ctx, &s.bodies, bytes, "bodies")
+	if bytes <= roomLightBytes {
+		return func() {}, nil
+	}
+	leave, err = s.enterRoom(ctx, &s.bodies, bytes, "requests with large bodies")
 	if err != nil && ctx.Err() == nil {
 		dismiss(w, r)
 	}

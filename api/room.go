@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"math"
+	"net/http"
 	"sync"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
 	"tranche/internal/fault"
@@ -16,11 +19,14 @@ const (
 	roomBytes = 48 << 20
 	// roomLightBytes is the most of a text that needs no room.
 	roomLightBytes = 64 << 10
+	// readsPart is the part of the connections that reads of one tenant have at a time.
+	readsPart = 0.75
 )
 
-// rooms bound what large JSON takes, for each tenant by itself: so nobody waits for
-// the calls of another.
+// rooms bound what a tenant uses at a time, each by itself: so nobody waits for the
+// calls of another.
 type rooms struct {
+	most    int64
 	mu      sync.Mutex
 	tenants map[uuid.UUID]*room // those that have or want some
 }
@@ -31,38 +37,54 @@ type room struct {
 }
 
 // enterRoom waits for as long as a body may take to arrive until there is room for so
-// many bytes beside the others of the caller's tenant; leave is to be called when
-// nothing of them is used any more. It answers fault.Unavailable, which says what
-// there is too much of, if the wait was in vain.
-func (s *Server) enterRoom(ctx context.Context, r *rooms, bytes int64, what string) (leave func(), err error) {
-	if bytes <= roomLightBytes {
-		return func() {}, nil
-	}
+// much beside what others of the caller's tenant use; leave is to be called when it
+// is used no more. If the wait was in vain the error is fault.Unavailable, which says
+// of what there is too much.
+func (s *Server) enterRoom(ctx context.Context, r *rooms, size int64, what string) (leave func(), err error) {
 	bounded, cancel := context.WithTimeout(ctx, s.bodyTimeMax)
 	defer cancel()
-	leave, err = r.enter(bounded, principal(ctx).TenantID, bytes)
+	leave, err = r.enter(bounded, principal(ctx).TenantID, size)
 	if err != nil && ctx.Err() == nil {
-		err = fault.Wrap(err, fault.Unavailable, "too many requests with large %s at a time", what)
+		err = fault.Wrap(err, fault.Unavailable, "too many %s at a time", what)
 	}
 	return leave, err
+}
+
+// readsMax is how many reads of a tenant are answered at a time.
+func readsMax(pool *pgxpool.Pool) int64 {
+	if pool == nil {
+		return math.MaxInt64 // there is nothing to keep for others
+	}
+	return max(1, int64(readsPart*float64(pool.Config().MaxConns)))
+}
+
+// beginRead waits until an operation that reads may do so: many reads of one tenant,
+// large ones above all, would take every connection from the others.
+func (s *Server) beginRead(ctx context.Context, op *operation) (leave func(), err error) {
+	if op.method != http.MethodGet || op.scope == "" {
+		return func() {}, nil
+	}
+	return s.enterRoom(ctx, &s.reads, 1, "reads")
 }
 
 // answerFrom waits until there is room to answer from so many bytes of stored JSON. It
 // is left when the request has been answered, and entered once at most.
 func (s *Server) answerFrom(ctx context.Context, bytes int) (err error) {
-	requestOf(ctx).leave, err = s.enterRoom(ctx, &s.answers, int64(bytes), "answers")
+	if bytes > roomLightBytes {
+		requestOf(ctx).leave, err = s.enterRoom(ctx, &s.answers, int64(bytes), "requests for large answers")
+	}
 	return err
 }
 
-func (r *rooms) enter(ctx context.Context, tenantID uuid.UUID, bytes int64) (leave func(), err error) {
-	bytes = min(bytes, roomBytes)
+func (r *rooms) enter(ctx context.Context, tenantID uuid.UUID, size int64) (leave func(), err error) {
+	size = min(size, r.most)
 	of := r.open(tenantID)
-	if err := of.Acquire(ctx, bytes); err != nil {
+	if err := of.Acquire(ctx, size); err != nil {
 		r.close(tenantID, of)
 		return nil, err
 	}
 	return func() {
-		of.Release(bytes)
+		of.Release(size)
 		r.close(tenantID, of)
 	}, nil
 }
@@ -75,7 +97,7 @@ func (r *rooms) open(tenantID uuid.UUID) *room {
 		if r.tenants == nil {
 			r.tenants = map[uuid.UUID]*room{}
 		}
-		of = &room{Weighted: semaphore.NewWeighted(roomBytes)}
+		of = &room{Weighted: semaphore.NewWeighted(r.most)}
 		r.tenants[tenantID] = of
 	}
 	of.users++

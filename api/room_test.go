@@ -84,8 +84,9 @@ func (h *holding) requireFewAtATime(t *testing.T, r *rooms, send func(tenant str
 	}
 	begins("one", true)
 	begins("one", true)
-	begins("one", false)
 	begins("other", true)
+	send("one", false)
+	<-h.begun
 
 	h.bodyTimeMax = 100 * time.Millisecond
 	send("one", true)
@@ -111,6 +112,19 @@ func (h *holding) requireFewAtATime(t *testing.T, r *rooms, send func(tenant str
 		defer r.mu.Unlock()
 		return len(r.tenants) == 0
 	}, 10*time.Second, time.Millisecond, "what nobody uses is forgotten")
+}
+
+// Reads of a tenant leave connections to others.
+func TestReadsAreFewAtATime(t *testing.T) {
+	t.Parallel()
+	h := hold(t, http.MethodGet, func(*holding, context.Context, int) error { return nil })
+	h.reads.most = 2
+	h.requireFewAtATime(t, &h.reads, func(tenant string, isLarge bool) {
+		if !isLarge {
+			tenant = "third"
+		}
+		h.send(t, tenant, http.MethodGet, "", http.NoBody)
+	})
 }
 
 func TestLargeBodiesAreFewAtATime(t *testing.T) {

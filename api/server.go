@@ -107,14 +107,18 @@ type Server struct {
 	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
-	// bodies and answers are what large ones are admitted to, by themselves: an
-	// execution holds its body for as long as it runs.
+	// bodies and answers are for large ones, by themselves: an execution holds its
+	// body for as long as it runs.
 	bodies, answers rooms
+	reads           rooms
 }
 
 // New returns a server with every endpoint registered.
 func New(config Config) *Server {
-	s := &Server{config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault}
+	s := &Server{
+		config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault,
+		bodies: rooms{most: roomBytes}, answers: rooms{most: roomBytes}, reads: rooms{most: readsMax(config.Pool)},
+	}
 	s.router.Use(middleware.GetHead)
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)

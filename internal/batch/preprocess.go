@@ -195,17 +195,12 @@ func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batc
 // request's items, its files, then the packages it names. Of an output package
 // only the failed items are a source.
 func (s *Service) sources(ctx context.Context, tenantID uuid.UUID, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow) ([]openSource, error) {
-	items, err := exactjson.Decode(row.Items)
-	if err != nil {
-		return nil, fmt.Errorf("read the items of the request: %w", err)
-	}
 	schema, err := exactjson.Decode(w.InputSchema)
 	if err != nil {
 		return nil, fmt.Errorf("read the input schema: %w", err)
 	}
-	list, _ := items.([]any)
 	properties, _ := schema.(map[string]any)
-	all := []openSource{func() (itemReader, error) { return &listReader{items: list}, nil }}
+	all := []openSource{func() (itemReader, error) { return openList(row.Items) }}
 	packages := row.SourcePackageIds
 	if row.RawPackageID != nil {
 		packages = append([]uuid.UUID{*row.RawPackageID}, packages...)

@@ -1,11 +1,13 @@
 package batch
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 )
 
@@ -45,34 +47,48 @@ type itemReader interface {
 	from() string
 }
 
-// listReader gives the items of the request.
+// listReader gives the items of the request, from the text of their array: read at
+// once they take up to sixteen times as much.
 type listReader struct {
-	items []any
-	at    int
+	decoder *json.Decoder
+	read    int // bytes of the last item
+}
+
+func openList(text []byte) (itemReader, error) {
+	r := &listReader{decoder: json.NewDecoder(bytes.NewReader(text))}
+	_, err := r.decoder.Token()
+	return r, err
 }
 
 func (r *listReader) next() (item, error) {
-	if r.at == len(r.items) {
-		return item{}, io.EOF
+	text, err := r.element()
+	if err != nil {
+		return item{}, err
 	}
-	input, ok := r.items[r.at].(map[string]any)
-	if !ok {
-		return item{}, fmt.Errorf("item %d of the request is not an object", r.at)
+	r.read = len(text)
+	value, err := exactjson.Decode(text)
+	input, ok := value.(map[string]any)
+	if err == nil && !ok {
+		err = errors.New("an item is not an object")
 	}
-	r.at++
-	return item{input: input}, nil
+	return item{input: input}, err
+}
+
+// element returns the text of the next item, or io.EOF.
+func (r *listReader) element() (text json.RawMessage, err error) {
+	if !r.decoder.More() {
+		return nil, io.EOF
+	}
+	err = r.decoder.Decode(&text)
+	return text, err
 }
 
 func (r *listReader) skip() error {
-	if r.at == len(r.items) {
-		return io.EOF
-	}
-	r.at++
-	return nil
+	_, err := r.element()
+	return err
 }
 
-// size implements itemReader: the request is in memory already.
-func (r *listReader) size() int { return 0 }
+func (r *listReader) size() int { return r.read }
 
 func (r *listReader) columns() []string { return nil }
 

@@ -141,3 +141,34 @@ func TestExecutionListTotal(t *testing.T) {
 	require.JSONEq(t, `{"page":101,"perPage":100,"total":10000,"totalPages":100,"totalCapped":true}`, capped.Text("pagination"))
 	require.NotEmpty(t, capped.Text("data[0].id"), "pages go on beyond what is counted")
 }
+
+// What an execution gave can be read however deep it is: a task's result is at most as
+// deep as what callers may send, results by id and those of a for-each are around it.
+func TestDeepResultsAreReadBack(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	nested := func(levels int) apitest.Raw {
+		return apitest.Raw(`{"x":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)
+	}
+	publish(t, c, `{"name":"Deep","alias":"deep","tasks":[
+		{"id":"one","type":"transform","config":{"fields":{"in":"{{ input }}"}}},
+		{"id":"each","type":"for-each","config":{"items":"[input]","tasks":[{"id":"inner","type":"transform","config":{"fields":{"in":"{{ item }}"}}}]}}],
+		"edges":[{"source":"start","target":"one"},{"source":"start","target":"each"}]}`)
+	execute := func() *apitest.Answer {
+		return c.Post(t, "/v1/workflows/deep/v1/execute", nested(63), key("deep")).Expect(http.StatusOK)
+	}
+	done := execute()
+	gave := `{"in":` + string(nested(63)) + `}`
+	require.Contains(t, string(done.Body), `"output":{"each":[`+gave+`],"one":`+gave+`}`)
+	require.Equal(t, string(done.Body), string(execute().Body), "replayed")
+	var result struct{ ExecutionID string }
+	done.Decode(&result)
+	require.Contains(t, string(c.Get(t, "/v1/executions/"+result.ExecutionID+"/output").Expect(http.StatusOK).Body), `"output":{"each":[`+gave+`],"one":`+gave+`}`)
+	require.Contains(t, string(c.Get(t, "/v1/executions/"+result.ExecutionID+"/state").Expect(http.StatusOK).Body), `"output":`+gave)
+
+	refused := c.Post(t, "/v1/workflows/deep/v1/execute", nested(64)).Expect(http.StatusOK)
+	require.Equal(t, "false", refused.Text("isSuccess"))
+	require.Contains(t, refused.Text("errorMessage"), "nested deeper than 64 levels")
+	c.Get(t, "/v1/executions/"+refused.Text("executionId")+"/state").Expect(http.StatusOK)
+}

@@ -1,14 +1,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
-	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/workflow"
@@ -130,12 +131,13 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		if err != nil {
 			return nil, err
 		}
-		output, err := exactjson.Decode(result.Output)
-		if err != nil {
+		var output map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(result.Output))
+		decoder.UseNumber() // and not exactjson, whose limit of depth is for what callers send
+		if err := decoder.Decode(&output); err != nil {
 			return nil, fmt.Errorf("read the output of execution %s: %w", id, err)
 		}
-		members, _ := output.(map[string]any)
-		state.Conclude(members)
+		state.Conclude(output)
 	}
 	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/workflow"
 )
 
@@ -19,11 +20,19 @@ const (
 	measureMost  = StateBytesMax / 8
 )
 
-// bound turns the completion of a task whose result is one too many into its
-// failure. Results that the state has dropped again, like those of a loop's
-// earlier iterations, do not count.
+// bound turns the completion of a task whose result nests too deep, or is one too
+// many, into its failure. Results that the state has dropped again, like those of a
+// loop's earlier iterations, do not count.
 func (d *drive) bound(event *Event) {
 	if event.Kind != EventCompleted {
+		return
+	}
+	if end := event.Result.End; exactjson.IsTooDeep(event.Result.Output) || end != nil && exactjson.IsTooDeep(end.CustomOutput) {
+		event.Kind = EventFailed
+		event.Err = &workflow.TaskError{
+			Code:    workflow.CodeTooLarge,
+			Message: fmt.Sprintf("the result is nested deeper than %d levels", exactjson.DepthMax),
+		}
 		return
 	}
 	came := sizeOf(event.Result.Output)

@@ -7,6 +7,7 @@
 package exactjson
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,26 @@ func (e *Error) Error() string {
 		return e.Message
 	}
 	return e.Path + ": " + e.Message
+}
+
+// IsTooDeep reports whether a value nests more than DepthMax arrays and objects.
+func IsTooDeep(v any) bool { return isDeeper(v, DepthMax) }
+
+func isDeeper(v any, levels int) bool {
+	switch v := v.(type) {
+	case []any:
+		return levels == 0 || slices.ContainsFunc(v, func(item any) bool { return isDeeper(item, levels-1) })
+	case map[string]any:
+		if levels == 0 {
+			return true
+		}
+		for _, member := range v {
+			if isDeeper(member, levels-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Decode reads exactly one JSON value. Errors are *Error.

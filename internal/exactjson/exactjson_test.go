@@ -174,3 +174,16 @@ func BenchmarkEncode(b *testing.B) {
 		}
 	}
 }
+
+func TestIsTooDeep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ open, close string }{{"[", "]"}, {`{"a":`, "}"}} {
+		text := strings.Repeat(c.open, exactjson.DepthMax) + "1" + strings.Repeat(c.close, exactjson.DepthMax)
+		value, err := exactjson.Decode([]byte(text))
+		require.NoError(t, err)
+		require.False(t, exactjson.IsTooDeep(value))
+		require.True(t, exactjson.IsTooDeep([]any{"flat", value}))
+		require.True(t, exactjson.IsTooDeep(map[string]any{"deep": value}))
+	}
+	require.False(t, exactjson.IsTooDeep(nil))
+}

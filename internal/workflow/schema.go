@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 )
 
@@ -44,8 +45,11 @@ func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail)
 	if p.schema.defaults {
 		filler := filler{}
 		filled, _ = filler.fill(p.schema.compiled, input, 0)
-		if filler.over() {
+		switch {
+		case filler.over():
 			return nil, []fault.Detail{{Message: fmt.Sprintf("the schema's defaults would fill in more than %d values", filledMax)}}
+		case exactjson.IsTooDeep(filled):
+			return nil, []fault.Detail{{Message: fmt.Sprintf("the schema's defaults would nest the input deeper than %d levels", exactjson.DepthMax)}}
 		}
 	}
 	if err := p.schema.validate(filled); err != nil {

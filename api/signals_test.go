@@ -104,6 +104,40 @@ func TestCallbackAddresses(t *testing.T) {
 	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Body), `"each":[{"ok":true},{"ok":true}]`)
 }
 
+// A retry's waits have addresses of their own; those of the attempt before, used or not,
+// answer none of them.
+func TestCallbackAddressesOfARetry(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publishGraph(t, c, "declined", `[
+		{"id":"address","type":"transform","config":{"fields":{"to":"{{ callbackUrl(\"answer\") }}"}}},
+		{"id":"answer","type":"wait-for-signal","config":{}},
+		{"id":"done","type":"end","config":{"status":"failed","errorMessage":"{{ tasks.answer.output.why }}"}}]`,
+		`[{"source":"start","target":"address"},{"source":"address","target":"answer"},{"source":"answer","target":"done"}]`)
+	id := c.Post(t, "/v1/workflows/declined/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	address := func(attempt string) string {
+		var state *apitest.Answer
+		require.Eventually(t, func() bool {
+			state = c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK)
+			return state.Text("attempt") == attempt && state.Text("tasks[1].status") == "waiting"
+		}, 30*time.Second, 20*time.Millisecond)
+		return strings.TrimPrefix(state.Text("tasks[0].output.to"), s.URL)
+	}
+	anyone := s.Anonymous()
+	first := address("1")
+	anyone.Post(t, first, apitest.Raw(`{"why":"no income"}`)).Expect(http.StatusAccepted)
+	eventually(t, c, id, "failed")
+	c.Post(t, "/v1/executions/"+id+"/retry", apitest.Raw(`{}`)).Expect(http.StatusAccepted)
+
+	second := address("2")
+	require.NotEqual(t, first, second)
+	anyone.Post(t, first, apitest.Raw(`{"why":"again"}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "taskId")
+	anyone.Post(t, second, apitest.Raw(`{"why":"no job"}`)).Expect(http.StatusAccepted)
+	eventually(t, c, id, "failed")
+	require.Equal(t, "no job", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("errorMessage"))
+}
+
 func TestSubWorkflowsOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)

@@ -15,15 +15,20 @@ func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	older, newer := []byte(strings.Repeat("o", 32)), []byte(strings.Repeat("n", 32))
 	tenantID, id := uuid.New(), uuid.New()
-	address := execution.NewCallbacks([][]byte{older}, "https://tranche.example/").URL(tenantID, id, "each[3].approve")
+	address := execution.NewCallbacks([][]byte{older}, "https://tranche.example/").URL(tenantID, id, "each[3].approve", 1)
 	token, ours := strings.CutPrefix(address, "https://tranche.example"+execution.CallbackPath)
 	require.True(t, ours)
 
 	both := execution.NewCallbacks([][]byte{newer, older}, "https://tranche.example")
 	signal, ok := both.Read(token)
 	require.True(t, ok)
-	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve"}, signal)
-	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve"), "new ones are signed by the first key")
+	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve", Attempt: 1}, signal)
+	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve", 1), "new ones are signed by the first key")
+
+	later, _ := strings.CutPrefix(both.URL(tenantID, id, "approve", 12), "https://tranche.example"+execution.CallbackPath)
+	signal, ok = both.Read(later)
+	require.True(t, ok)
+	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "approve", Attempt: 12}, signal)
 
 	_, ok = execution.NewCallbacks([][]byte{newer}, "https://tranche.example").Read(token)
 	require.False(t, ok, "the key is gone")

@@ -35,7 +35,7 @@ func (r *run) connect() {
 	r.engine.Signals = r.signals
 	if r.service.Callbacks != nil {
 		r.engine.CallbackURL = func(path string) (string, error) {
-			return r.service.Callbacks.URL(r.tenantID, r.id, path), nil
+			return r.service.Callbacks.URL(r.tenantID, r.id, path, r.engine.State.Attempt), nil
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,13 +36,15 @@ type Signal struct {
 	ExecutionID uuid.UUID
 	// TaskID is the wait's id, or its path within nested graphs: each[3].approve.
 	TaskID  string
+	Attempt int // of the execution, to which a callback address belongs; 0 is whichever it is in
 	Payload any // an exactjson value
 }
 
 // Deliver stores a signal and lets the execution go on, in one transaction. A
 // signal whose wait has not begun is kept. fault.NotFound: there is no such
-// execution; fault.Invalid: it has ended, no such task waits or may still wait,
-// the payload does not match the wait's schema, or a signal has come before.
+// execution; fault.Invalid: it has ended or is in another attempt, no such task waits
+// or may still wait, the payload does not match the wait's schema, or a signal has
+// come before.
 func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 	payload, err := exactjson.Encode(signal.Payload)
 	if err != nil {
@@ -59,6 +62,9 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 		}
 		if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
 			return errStatus(fmt.Sprintf("only a pending or running execution takes signals; this one is %s", status))
+		}
+		if signal.Attempt != 0 && signal.Attempt != int(row.Attempt) {
+			return errSignal("taskId", "was to be answered in an attempt that has ended")
 		}
 		plan, state, err := s.Stored(ctx, signal.TenantID, signal.ExecutionID, plan, row.State)
 		if err != nil {
@@ -181,7 +187,7 @@ func (r *run) wakeTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time) (time.Tim
 }
 
 // Callbacks makes and reads the addresses at which waits are answered without a
-// bearer token. They hold for one wait; whoever has one can answer.
+// bearer token. They hold for one wait of one attempt; whoever has one can answer.
 type Callbacks struct {
 	keys    [][]byte
 	baseURL string
@@ -193,9 +199,16 @@ func NewCallbacks(keys [][]byte, baseURL string) *Callbacks {
 	return &Callbacks{keys: keys, baseURL: strings.TrimSuffix(baseURL, "/")}
 }
 
-// URL is the address that answers the wait at a path of an execution.
-func (c *Callbacks) URL(tenantID, executionID uuid.UUID, path string) string {
+// attemptMark is between the path of a wait, where it cannot be, and the attempt, which
+// the addresses of the first one do not name.
+const attemptMark = "#"
+
+// URL is the address that answers the wait at a path of an execution in an attempt.
+func (c *Callbacks) URL(tenantID, executionID uuid.UUID, path string, attempt int) string {
 	body := append(append(tenantID[:], executionID[:]...), path...)
+	if attempt > 1 {
+		body = append(body, attemptMark+strconv.Itoa(attempt)...)
+	}
 	return c.baseURL + CallbackPath + base64.RawURLEncoding.EncodeToString(append(sign(c.keys[0], body), body...))
 }
 
@@ -210,9 +223,12 @@ func (c *Callbacks) Read(token string) (signal Signal, ok bool) {
 	if !slices.ContainsFunc(c.keys, func(key []byte) bool { return hmac.Equal(sum, sign(key, body)) }) {
 		return Signal{}, false
 	}
-	return Signal{
-		TenantID: uuid.UUID(body[:ids/2]), ExecutionID: uuid.UUID(body[ids/2 : ids]), TaskID: string(body[ids:]),
-	}, true
+	signal = Signal{TenantID: uuid.UUID(body[:ids/2]), ExecutionID: uuid.UUID(body[ids/2 : ids]), Attempt: 1}
+	path, attempt, isLater := strings.Cut(string(body[ids:]), attemptMark)
+	if signal.TaskID = path; isLater {
+		signal.Attempt, err = strconv.Atoi(attempt)
+	}
+	return signal, err == nil
 }
 
 func sign(key, body []byte) []byte {

@@ -50,6 +50,28 @@ func TestRetry(t *testing.T) {
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK).Text("retryable"))
 }
 
+// The tags of a failed end go with its attempt, those of the request stay.
+func TestTagsOfARetry(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name":"Declined","alias":"declined","tasks":[
+		{"id":"done","type":"end","config":{"status":"failed","tags":["mine","declined","attempt-{{ execution.attempt }}"]}}]}`)
+	id := c.Post(t, "/v1/workflows/declined/v1/execute?tags=mine,web", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
+	require.Equal(t, `["mine","web","declined","attempt-1"]`, c.Get(t, "/v1/executions/"+id).Expect(http.StatusOK).Text("tags"))
+	c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
+	awaitEnd(t, c, id)
+	require.Equal(t, `["mine","web","declined","attempt-2"]`, c.Get(t, "/v1/executions/"+id).Expect(http.StatusOK).Text("tags"))
+
+	batch := c.Post(t, "/v1/workflows/declined/v1/execute-batch", apitest.Raw(`{"workflowInput":{"items":[{}]}}`)).
+		Expect(http.StatusAccepted).Text("executionBatchId")
+	awaitBatch(t, c, batch)
+	c.Post(t, "/v1/execution-batches/"+batch+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)).Expect(http.StatusAccepted)
+	awaitBatch(t, c, batch)
+	item := c.Get(t, "/v1/execution-batches/"+batch+"/items").Expect(http.StatusOK).Text("data[0].executionId")
+	require.Equal(t, `["mine","declined","attempt-2"]`, c.Get(t, "/v1/executions/"+item).Expect(http.StatusOK).Text("tags"))
+}
+
 func TestRetrySkipsTasks(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)

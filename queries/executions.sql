@@ -261,7 +261,7 @@ FOR UPDATE OF e;
 WITH retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = @attempt,
-        tasks_completed = @tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
+        tasks_completed = @tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL, tags = @tags
     WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
     RETURNING e.id
 )

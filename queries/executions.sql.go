@@ -586,8 +586,8 @@ const executionRetry = `-- name: ExecutionRetry :exec
 WITH retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = $2,
-        tasks_completed = $3, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL
-    WHERE e.tenant_id IS NOT DISTINCT FROM $4::uuid AND e.id = $5
+        tasks_completed = $3, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL, tags = $4
+    WHERE e.tenant_id IS NOT DISTINCT FROM $5::uuid AND e.id = $6
     RETURNING e.id
 )
 UPDATE execution_payloads p SET state = $1::json, result = NULL FROM retried WHERE p.execution_id = retried.id
@@ -597,6 +597,7 @@ type ExecutionRetryParams struct {
 	State          []byte
 	Attempt        int32
 	TasksCompleted int32
+	Tags           []string
 	TenantID       uuid.UUID
 	ID             uuid.UUID
 }
@@ -607,6 +608,7 @@ func (q *Queries) ExecutionRetry(ctx context.Context, db DBTX, arg ExecutionRetr
 		arg.State,
 		arg.Attempt,
 		arg.TasksCompleted,
+		arg.Tags,
 		arg.TenantID,
 		arg.ID,
 	)

@@ -113,3 +113,13 @@ func (t *TaskState) ends(task *workflow.Task) bool {
 }
 
 func (t *TaskState) takes(target int) bool { return slices.Contains(t.Taken, target) }
+
+// EndTags are the tags of the end task that was reached, if one was.
+func (s *State) EndTags() (tags []string) {
+	for i := range s.Tasks {
+		if end := s.Tasks[i].End; end != nil {
+			tags = append(tags, end.Tags...)
+		}
+	}
+	return tags
+}

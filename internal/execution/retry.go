@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,12 +62,13 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 			return err
 		}
 		state.Attempt = int(row.Attempt)
+		tags := beforeEnd(row.Tags, state.EndTags())
 		retried = &Retried{AcceptedAt: s.Clock()}
 		if retried.Skipped, retried.Resumed, err = engine.Reset(plan, state, r.SkipTasks); err != nil {
 			return err
 		}
 		retried.Attempt = state.Attempt
-		if err := s.resume(ctx, tx, &r, state); err != nil || r.Recorded == nil {
+		if err := s.resume(ctx, tx, &r, state, tags); err != nil || r.Recorded == nil {
 			return err
 		}
 		return r.Recorded(ctx, tx, retried)
@@ -76,7 +78,7 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 
 // resume stores the state that another attempt begins with, and its job. Who
 // asks again under an earlier request's key is still told the earlier result.
-func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State) error {
+func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State, tags []string) error {
 	text, err := state.JSON()
 	if err != nil {
 		return fmt.Errorf("write the state of execution %s: %w", r.ID, err)
@@ -86,13 +88,22 @@ func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state 
 	}
 	completed, _ := countTasks(state)
 	err = queries.New().ExecutionRetry(ctx, tx, queries.ExecutionRetryParams{
-		TenantID: r.TenantID, ID: r.ID, Attempt: int32(state.Attempt), TasksCompleted: completed, State: text,
+		TenantID: r.TenantID, ID: r.ID, Attempt: int32(state.Attempt), TasksCompleted: completed, State: text, Tags: tags,
 	})
 	if err != nil {
 		return fmt.Errorf("retry execution %s: %w", r.ID, err)
 	}
 	_, err = s.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: r.TenantID, ExecutionID: r.ID}, nil)
 	return err
+}
+
+// beforeEnd is an execution's tags without those of its end task, which are behind those
+// of the request: another attempt may end otherwise.
+func beforeEnd(tags, ends []string) []string {
+	for len(tags) > 0 && slices.Contains(ends, tags[len(tags)-1]) {
+		tags = tags[:len(tags)-1]
+	}
+	return tags
 }
 
 // plan returns the plan of an execution; fault.NotFound if there is none.

@@ -52,17 +52,6 @@ func readAll(ctx context.Context, db queries.DBTX, executions []reference) ([]*q
 	return results, nil
 }
 
-// Continue takes the lease of an execution and drives it until it ends or
-// waits. HeldElsewhere asks for another try later: also when the lease was lost
-// on the way.
-func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding, error) {
-	f, holding, err := s.RunLeased(ctx, tenantID, id)
-	if err != nil || f == nil {
-		return holding, err
-	}
-	return s.End(ctx, f)
-}
-
 // End writes an execution that RunLeased finished and that is no item of a batch.
 func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
@@ -83,8 +72,10 @@ func (s *Service) LetGo(ctx context.Context, f *Finished) {
 	s.running.Go(func() { _ = r.letGo(s.life) })
 }
 
-// RunLeased is Continue without the last write, which is the caller's: a
-// Finished that is not nil has to be given to End or written with others.
+// RunLeased takes the lease of an execution and drives it until it ends or
+// waits. HeldElsewhere asks for another try later: also when the lease was lost
+// on the way. The last write is the caller's: a Finished that is not nil has to
+// be given to End or written with others.
 func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
 	row, err := s.reads.do(ctx, reference{tenantID, id})
 	if err != nil {

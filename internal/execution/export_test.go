@@ -3,7 +3,19 @@ package execution
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// Continue is RunLeased with its last write, as the job of an execution that is
+// no item of a batch makes it.
+func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding, error) {
+	f, holding, err := s.RunLeased(ctx, tenantID, id)
+	if err != nil || f == nil {
+		return holding, err
+	}
+	return s.End(ctx, f)
+}
 
 // AroundInserts has what happens around the statements that record executions
 // decided by the caller, who makes them, or does not, or later.

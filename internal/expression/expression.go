@@ -171,9 +171,6 @@ func (x *Expression) Source() string { return x.source }
 // TaskRefs returns the ids of the tasks that the expression reads, sorted.
 func (x *Expression) TaskRefs() []string { return x.refs.tasks.sorted() }
 
-// FieldRefs returns the first segments of the $.name that it reads, sorted.
-func (x *Expression) FieldRefs() []string { return x.refs.fields.sorted() }
-
 // WaitRefs returns the ids of the tasks that callbackUrl names, sorted; those
 // that are computed are not among them.
 func (x *Expression) WaitRefs() []string { return x.refs.waits.sorted() }
@@ -200,24 +197,18 @@ func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 // refs are the tasks and the fields that something reads, the tasks of whose
 // waits it gives the addresses, and whether it asks for the time.
 type refs struct {
-	tasks, fields, fieldPaths, waits names
-	now                              bool
+	tasks, fieldPaths, waits names
+	now                      bool
 }
 
 func (r *refs) addTask(id string) { addName(&r.tasks, id) }
 
-func (r *refs) addField(path []string) {
-	addName(&r.fields, path[0])
-	addName(&r.fieldPaths, strings.Join(path, "."))
-}
+func (r *refs) addField(path []string) { addName(&r.fieldPaths, strings.Join(path, ".")) }
 
 func (r *refs) merge(other refs) {
 	r.now = r.now || other.now
 	for id := range other.tasks {
 		r.addTask(id)
-	}
-	for name := range other.fields {
-		addName(&r.fields, name)
 	}
 	for path := range other.fieldPaths {
 		addName(&r.fieldPaths, path)

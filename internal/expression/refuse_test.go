@@ -134,7 +134,7 @@ func TestScopesRefuse(t *testing.T) {
 	}
 	x, err := expression.Compile("$ >= 650 and $.x == null", expression.Scope{Column: true})
 	require.NoError(t, err)
-	require.Empty(t, x.FieldRefs())
+	require.Empty(t, fieldPaths(t, "{{ "+x.Source()+" }}", expression.Scope{Column: true}))
 	met, err := x.EvalBool(&expression.Env{Column: json.Number("700")})
 	require.NoError(t, err)
 	require.True(t, met)
@@ -309,11 +309,19 @@ func TestRefs(t *testing.T) {
 	x, err := expression.Compile(`tasks.b.output + tasks["a-b"].output.x + $.total.x + $["net"] + (let q = tasks.b; 1) + map(input.l, tasks?.c)[0]`, all)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a-b", "b", "c"}, x.TaskRefs())
-	require.Equal(t, []string{"net", "total"}, x.FieldRefs())
+	require.Equal(t, []string{"net", "total.x"}, fieldPaths(t, "{{ "+x.Source()+" }}", all))
 	x, err = expression.Compile(`let q = input; q.tasks`, all)
 	require.NoError(t, err)
 	require.Empty(t, x.TaskRefs())
 	require.Equal(t, `let q = input; q.tasks`, x.Source())
+}
+
+// fieldPaths are those of a tree that is a text and no more.
+func fieldPaths(t *testing.T, text string, scope expression.Scope) []string {
+	t.Helper()
+	tree, faults := expression.CompileTree(text, scope)
+	require.Empty(t, faults)
+	return tree.FieldPaths()
 }
 
 func TestCheckCondition(t *testing.T) {

@@ -154,8 +154,5 @@ func (t *Template) TaskRefs() []string { return t.refs.tasks.sorted() }
 // WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
 func (t *Template) WaitRefs() []string { return t.refs.waits.sorted() }
 
-// FieldRefs returns the first segments of the $.name that it reads, sorted.
-func (t *Template) FieldRefs() []string { return t.refs.fields.sorted() }
-
 // ReadsNow reports whether the text may depend on when the task began.
 func (t *Template) ReadsNow() bool { return t.refs.now }

@@ -125,8 +125,8 @@ func TestTemplateParts(t *testing.T) {
 
 	template, err = expression.CompileTemplate("{{ $.b }} {{ $.a + tasks.t.output }}", all)
 	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b"}, template.FieldRefs())
 	require.Equal(t, []string{"t"}, template.TaskRefs())
+	require.Equal(t, []string{"a", "b"}, fieldPaths(t, template.Source(), all))
 }
 
 func TestTree(t *testing.T) {
@@ -141,7 +141,7 @@ func TestTree(t *testing.T) {
 	require.Equal(t,
 		`{"amount":1.10,"fixed":{"a":["b"]},"list":[1,700.00,{"deep":5.00}],"n":1.50,"text":"n=700","{{ key }}":null}`, encode(t, v))
 	require.Equal(t, []string{"score"}, tree.TaskRefs())
-	require.Equal(t, []string{"total"}, tree.FieldRefs())
+	require.Equal(t, []string{"total"}, tree.FieldPaths())
 	_, ok := tree.Literal()
 	require.False(t, ok)
 

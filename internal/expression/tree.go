@@ -63,8 +63,9 @@ func (t *Tree) WaitRefs() []string { return t.refs.waits.sorted() }
 // ReadsNow reports whether a text of the tree may depend on when the task began.
 func (t *Tree) ReadsNow() bool { return t.refs.now }
 
-// FieldRefs returns the first segments of the $.name that it reads, sorted.
-func (t *Tree) FieldRefs() []string { return t.refs.fields.sorted() }
+// FieldPaths returns the whole paths of the $.name that it reads, as far as
+// their names are written out: a.b for $.a.b[0]. They are sorted.
+func (t *Tree) FieldPaths() []string { return t.refs.fieldPaths.sorted() }
 
 type treeCompiler struct {
 	scope  Scope
@@ -163,7 +164,3 @@ func (c *treeCompiler) object(members map[string]any, path string) filler {
 		return made, nil
 	}
 }
-
-// FieldPaths returns the whole paths of the $.name that it reads, as far as
-// their names are written out: a.b for $.a.b[0]. They are sorted.
-func (t *Tree) FieldPaths() []string { return t.refs.fieldPaths.sorted() }

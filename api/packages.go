@@ -50,7 +50,7 @@ func (s *Server) listPackageAttachments(ctx context.Context, in *packageInput) (
 	if err != nil {
 		return nil, err
 	}
-	_, entries, err := s.config.Store.Package(ctx, principal(ctx).TenantID, id)
+	entries, err := s.config.Store.Package(ctx, principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,9 @@
 -- name: PackageInsert :exec
 INSERT INTO packages (id, tenant_id, kind) VALUES (@id, @tenant_id, @kind);
 
--- name: PackageGet :one
-SELECT id, kind, created_at FROM packages WHERE tenant_id = @tenant_id AND id = @id;
-
--- name: PackageListKinds :many
+-- name: PackageListKnown :many
 -- Those of the named packages that exist, in no order.
-SELECT id, kind FROM packages WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]);
+SELECT id FROM packages WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]);
 
 -- name: PackageLock :exec
 -- Waits for those who add files to a package, and lets nobody begin to.

@@ -135,28 +135,6 @@ func (q *Queries) PackageDelete(ctx context.Context, db DBTX, arg PackageDeleteP
 	return err
 }
 
-const packageGet = `-- name: PackageGet :one
-SELECT id, kind, created_at FROM packages WHERE tenant_id = $1 AND id = $2
-`
-
-type PackageGetParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-type PackageGetRow struct {
-	ID        uuid.UUID
-	Kind      string
-	CreatedAt time.Time
-}
-
-func (q *Queries) PackageGet(ctx context.Context, db DBTX, arg PackageGetParams) (PackageGetRow, error) {
-	row := db.QueryRow(ctx, packageGet, arg.TenantID, arg.ID)
-	var i PackageGetRow
-	err := row.Scan(&i.ID, &i.Kind, &i.CreatedAt)
-	return i, err
-}
-
 const packageInsert = `-- name: PackageInsert :exec
 INSERT INTO packages (id, tenant_id, kind) VALUES ($1, $2, $3)
 `
@@ -172,34 +150,29 @@ func (q *Queries) PackageInsert(ctx context.Context, db DBTX, arg PackageInsertP
 	return err
 }
 
-const packageListKinds = `-- name: PackageListKinds :many
-SELECT id, kind FROM packages WHERE tenant_id = $1 AND id = ANY($2::uuid[])
+const packageListKnown = `-- name: PackageListKnown :many
+SELECT id FROM packages WHERE tenant_id = $1 AND id = ANY($2::uuid[])
 `
 
-type PackageListKindsParams struct {
+type PackageListKnownParams struct {
 	TenantID uuid.UUID
 	Ids      []uuid.UUID
 }
 
-type PackageListKindsRow struct {
-	ID   uuid.UUID
-	Kind string
-}
-
 // Those of the named packages that exist, in no order.
-func (q *Queries) PackageListKinds(ctx context.Context, db DBTX, arg PackageListKindsParams) ([]PackageListKindsRow, error) {
-	rows, err := db.Query(ctx, packageListKinds, arg.TenantID, arg.Ids)
+func (q *Queries) PackageListKnown(ctx context.Context, db DBTX, arg PackageListKnownParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, packageListKnown, arg.TenantID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []PackageListKindsRow{}
+	items := []uuid.UUID{}
 	for rows.Next() {
-		var i PackageListKindsRow
-		if err := rows.Scan(&i.ID, &i.Kind); err != nil {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

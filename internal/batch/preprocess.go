@@ -206,7 +206,7 @@ func (s *Service) sources(ctx context.Context, tenantID uuid.UUID, row *queries.
 		packages = append([]uuid.UUID{*row.RawPackageID}, packages...)
 	}
 	for _, id := range packages {
-		_, entries, err := s.Store.Package(ctx, tenantID, id)
+		entries, err := s.Store.Package(ctx, tenantID, id)
 		if err != nil {
 			return nil, err
 		}

@@ -190,13 +190,13 @@ func (s *Service) findPackages(ctx context.Context, tx pgx.Tx, r *Request) ([]uu
 			ids[i] = id // else it stays the nil id, which no package has
 		}
 	}
-	kinds, err := s.Store.PackageKinds(ctx, tx, r.TenantID, ids)
+	known, err := s.Store.KnownPackages(ctx, tx, r.TenantID, ids)
 	if err != nil {
 		return nil, err
 	}
 	var unknown []fault.Detail
 	for i, id := range ids {
-		if _, ok := kinds[id]; !ok {
+		if !known[id] {
 			unknown = append(unknown, fault.Detail{Field: fmt.Sprintf("workflowInput.rawPackageIds[%d]", i), Message: "names no package"})
 		}
 	}

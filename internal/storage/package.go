@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -115,35 +114,35 @@ func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.
 	return nil
 }
 
-// PackageKinds returns the kinds of those of the packages that exist.
-func (s *Store) PackageKinds(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]PackageKind, error) {
+// KnownPackages says which of the packages exist.
+func (s *Store) KnownPackages(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.q.PackageListKinds(ctx, db, queries.PackageListKindsParams{TenantID: tenantID, Ids: ids})
+	found, err := s.q.PackageListKnown(ctx, db, queries.PackageListKnownParams{TenantID: tenantID, Ids: ids})
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("find packages: %w", err))
 	}
-	kinds := make(map[uuid.UUID]PackageKind, len(rows))
-	for _, row := range rows {
-		kinds[row.ID] = PackageKind(row.Kind)
+	known := make(map[uuid.UUID]bool, len(found))
+	for _, id := range found {
+		known[id] = true
 	}
-	return kinds, nil
+	return known, nil
 }
 
-// Package returns the kind of a package and its complete files, in their
-// order. An unknown package is fault.NotFound.
-func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) (PackageKind, []Entry, error) {
-	pkg, err := s.q.PackageGet(ctx, s.pool, queries.PackageGetParams{TenantID: tenantID, ID: id})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil, fault.New(fault.NotFound, "there is no such package")
-	}
+// Package returns the complete files of a package, in their order. An unknown
+// package is fault.NotFound.
+func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) ([]Entry, error) {
+	known, err := s.KnownPackages(ctx, s.pool, tenantID, []uuid.UUID{id})
 	if err != nil {
-		return "", nil, postgres.Translate(fmt.Errorf("get package %s: %w", id, err))
+		return nil, err
+	}
+	if !known[id] {
+		return nil, fault.New(fault.NotFound, "there is no such package")
 	}
 	rows, err := s.q.PackageAttachmentList(ctx, s.pool, queries.PackageAttachmentListParams{TenantID: tenantID, PackageID: id})
 	if err != nil {
-		return "", nil, postgres.Translate(fmt.Errorf("list package %s: %w", id, err))
+		return nil, postgres.Translate(fmt.Errorf("list package %s: %w", id, err))
 	}
 	entries := make([]Entry, len(rows))
 	for i, row := range rows {
@@ -152,5 +151,5 @@ func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) (PackageKin
 			Size: row.Size, Sha256: row.Sha256, CreatedAt: row.CreatedAt, StoredAt: row.StoredAt,
 		})}
 	}
-	return PackageKind(pkg.Kind), entries, nil
+	return entries, nil
 }

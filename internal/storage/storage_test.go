@@ -276,11 +276,10 @@ func TestPackagesKeepTheOrderOfTheirFiles(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	kind, entries, err := b.store.Package(t.Context(), b.tenant, id)
+	entries, err := b.store.Package(t.Context(), b.tenant, id)
 	require.NoError(t, err)
-	require.Equal(t, storage.PackageRaw, kind)
 	require.Equal(t, []string{"b.csv", "a.csv"}, []string{entries[0].FileName, entries[1].FileName})
-	_, _, err = b.store.Package(t.Context(), pgtest.Tenant(t, b.pool).ID, id)
+	_, err = b.store.Package(t.Context(), pgtest.Tenant(t, b.pool).ID, id)
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
@@ -297,7 +296,7 @@ func TestFilesOfAPackageShowWhenComplete(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.Write(someBytes(600 << 10))
 	require.NoError(t, err)
-	_, entries, err := b.store.Package(t.Context(), b.tenant, id)
+	entries, err := b.store.Package(t.Context(), b.tenant, id)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	size, sum, err := w.Flush()
@@ -309,7 +308,7 @@ func TestFilesOfAPackageShowWhenComplete(t *testing.T) {
 		return errors.Join(err, b.store.SetRowCount(t.Context(), tx, b.tenant, id, 0, 7))
 	})
 	require.NoError(t, err)
-	_, entries, err = b.store.Package(t.Context(), b.tenant, id)
+	entries, err = b.store.Package(t.Context(), b.tenant, id)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, sum, entries[0].SHA256)

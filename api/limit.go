@@ -41,8 +41,8 @@ func (s *Server) limitRate(ctx huma.Context, next func(huma.Context)) {
 
 // admit counts a request of the principal of ctx and says in the headers of its
 // answer what is left. Over the limit it returns fault.RateLimited.
-func (s *Server) admit(ctx context.Context, header http.Header, c category) error {
-	allowance, err := s.config.Admit(ctx, principal(ctx), identity.LimitCategory(c))
+func (s *Server) admit(ctx context.Context, header http.Header, c identity.LimitCategory) error {
+	allowance, err := s.config.Admit(ctx, principal(ctx), c)
 	if err != nil && !errors.Is(err, fault.RateLimited) {
 		return err
 	}

@@ -23,16 +23,14 @@ const (
 	bodyMaxExecuteBatch = 20 << 20
 )
 
-// category is the rate limit that an operation counts against (section 8 of
-// the interface specification, decisions 1.12).
-type category string
-
+// The rate limits that operations count against (section 8 of the interface
+// specification, decisions 1.12).
 const (
-	management     category = "management"
-	single         category = "single"
-	batch          category = "batch"
-	polling        category = "polling"
-	authorizations category = "authorizations"
+	management     = identity.LimitManagement
+	single         = identity.LimitSingle
+	batch          = identity.LimitBatch
+	polling        = identity.LimitPolling
+	authorizations = identity.LimitAuthorizations
 )
 
 // operation declares everything about an endpoint that is not its code.
@@ -46,7 +44,7 @@ type operation struct {
 
 	// scope is what the caller's token must have; empty makes it public.
 	scope    identity.Scope
-	category category
+	category identity.LimitCategory
 	bodyMax  int64 // bytes; 0 means bodyMaxDefault
 
 	// status is that of success; 0 means 200 with a body and 204 without.

@@ -17,6 +17,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/pgtest"
 	"tranche/internal/task"
+	"tranche/internal/workflow"
 )
 
 // bundle is a catalog on a database of its own, and a tenant of it.
@@ -90,7 +91,7 @@ func TestResolve(t *testing.T) {
 	_, err := b.CreateDraft(t.Context(), b.tenantID, second.ID) // v3
 	require.NoError(t, err)
 
-	for name, want := range map[string]uuid.UUID{"v1": first.ID, "v2": second.ID, catalog.LatestVersion: second.ID} {
+	for name, want := range map[string]uuid.UUID{"v1": first.ID, "v2": second.ID, workflow.Latest: second.ID} {
 		w, plan, err := b.Resolve(t.Context(), b.tenantID, "scoring", name)
 		require.NoError(t, err, name)
 		require.Equal(t, want, w.ID, name)
@@ -124,12 +125,12 @@ func TestResolve(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.Resolve(t.Context(), b.tenantID, "scoring", "v2")
 	require.ErrorIs(t, err, fault.Conflict, "archived")
-	w, _, err := b.Resolve(t.Context(), b.tenantID, "scoring", catalog.LatestVersion)
+	w, _, err := b.Resolve(t.Context(), b.tenantID, "scoring", workflow.Latest)
 	require.NoError(t, err)
 	require.Equal(t, first.ID, w.ID, "the highest that is active")
 	_, err = b.Archive(t.Context(), b.tenantID, first.ID)
 	require.NoError(t, err)
-	_, _, err = b.Resolve(t.Context(), b.tenantID, "scoring", catalog.LatestVersion)
+	_, _, err = b.Resolve(t.Context(), b.tenantID, "scoring", workflow.Latest)
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
@@ -162,7 +163,7 @@ func TestResolveAsksTheDatabaseOnce(t *testing.T) {
 	_, _, err := b.Plan(t.Context(), b.tenantID, w.ID)
 	require.NoError(t, err)
 	require.Zero(t, b.statements.Load()-before, "the plan is the same")
-	require.EqualValues(t, 1, resolve(catalog.LatestVersion), "which version is the latest, others may have changed")
+	require.EqualValues(t, 1, resolve(workflow.Latest), "which version is the latest, others may have changed")
 	b.Forget(w.ID)
 	require.NotZero(t, resolve("v1"))
 }

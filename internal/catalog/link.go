@@ -70,7 +70,7 @@ func (l *linker) find(ctx context.Context, ref workflow.Ref) (plan *workflow.Pla
 		return nil, false, nil
 	}
 	version, ok := ParseVersion(ref.Version)
-	if ref.Version == LatestVersion {
+	if ref.Version == workflow.Latest {
 		if version, ok = l.pins[ref.Alias]; !ok {
 			version, ok, err = l.latest(ctx, ref.Alias)
 		}
@@ -125,7 +125,7 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 		}
 		message := ""
 		switch {
-		case reference.Ref.Alias == w.Alias && reference.Ref.Version == LatestVersion:
+		case reference.Ref.Alias == w.Alias && reference.Ref.Version == workflow.Latest:
 			message = "would run this workflow inside itself"
 		case sub == nil || !active:
 			message = "names no active workflow"
@@ -155,7 +155,7 @@ func (l *linker) checkChain(ctx context.Context, plan *workflow.Plan, aliases []
 		return fmt.Sprintf("would nest workflows more than %d deep", workflow.SubDepthMax), nil
 	}
 	for _, reference := range plan.References {
-		if reference.Ref.Version == LatestVersion && slices.Contains(aliases, reference.Ref.Alias) {
+		if reference.Ref.Version == workflow.Latest && slices.Contains(aliases, reference.Ref.Alias) {
 			return "would run workflow " + reference.Ref.Alias + " inside itself", nil
 		}
 		sub, _, err := l.find(ctx, reference.Ref)

@@ -12,16 +12,13 @@ import (
 	"tranche/queries"
 )
 
-// LatestVersion stands for the highest active version (decisions 5.4).
-const LatestVersion = "latest"
-
 // Resolve returns the active workflow that a caller names by alias and
 // version, and its plan. A name that leads nowhere is fault.NotFound, a draft
 // or an archived version fault.Conflict. A version that was resolved before is
 // answered from memory; it may have been archived by another process since, so
 // what records an execution checks the status again and on a refusal calls
-// Forget and Resolve once more. LatestVersion always asks the database. The plan
-// is linked with those of the workflows that it runs.
+// Forget and Resolve once more. workflow.Latest always asks the database. The
+// plan is linked with those of the workflows that it runs.
 func (c *Catalog) Resolve(ctx context.Context, tenantID uuid.UUID, alias, version string) (*Workflow, *workflow.Plan, error) {
 	number, err := c.versionNumber(ctx, tenantID, alias, version)
 	if err != nil {
@@ -56,7 +53,7 @@ func (c *Catalog) linked(ctx context.Context, w *Workflow, plan *workflow.Plan) 
 }
 
 func (c *Catalog) versionNumber(ctx context.Context, tenantID uuid.UUID, alias, version string) (int, error) {
-	if version != LatestVersion {
+	if version != workflow.Latest {
 		number, ok := ParseVersion(version)
 		if !ok || !aliasPattern.MatchString(alias) {
 			return 0, errUnknown()

@@ -96,9 +96,9 @@ func TestJitterIsDeterministic(t *testing.T) {
 		plan := w.plan(t, "", `a effect {"retry":{"maxAttempts":9,"initialDelayMs":1000,"factor":1,"jitter":1}}`)
 		state := NewState(plan, execution)
 		at := time.Unix(0, 0)
-		Next(plan, state, Event{Kind: EventStarted, At: at})
+		next(plan, state, &Event{Kind: EventStarted, At: at}, &actionBuffer{})
 		state.Tasks[0].Attempt = attempt
-		Next(plan, state, Event{Kind: EventFailed, Err: external(0, 0), At: at})
+		next(plan, state, &Event{Kind: EventFailed, Err: external(0, 0), At: at}, &actionBuffer{})
 		return state.Tasks[0].WakeAt.Sub(at)
 	}
 	require.Equal(t, delay("e1", 1), delay("e1", 1))
@@ -479,7 +479,7 @@ func TestNextAfterTheEnd(t *testing.T) {
 	plan := w.plan(t, "", "a pure")
 	_, state := w.drive(t, plan)
 	before := copyOf(t, state)
-	require.Empty(t, Next(plan, state, Event{Kind: EventCancelled, At: time.Now()}))
+	require.Empty(t, next(plan, state, &Event{Kind: EventCancelled, At: time.Now()}, &actionBuffer{}))
 	require.Empty(t, cmp.Diff(before, copyOf(t, state)))
 }
 

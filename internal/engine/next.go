@@ -63,8 +63,8 @@ type Action struct {
 	Signal bool
 }
 
-// Next applies an event to the state and says what is to be done. It reads no
-// clock and has no memory but the state.
+// next applies an event to the state and says what is to be done, in buffer. It
+// reads no clock and has no memory but the state.
 //
 // A step without effects (a when, a program that reaches nothing outside) is
 // asked for alone, lowest position first, and answered before anything else
@@ -73,17 +73,6 @@ type Action struct {
 // tasks wins (decisions 4.5). Only stops come before such a step. Nested graphs
 // follow the same rules; the step that is next in a task's runs is that of the
 // first run that has one.
-func Next(plan *workflow.Plan, state *State, event Event) []Action {
-	return next(plan, state, &event, &actionBuffer{})
-}
-
-// actionBuffer holds the actions of one use of next; the following use of the
-// same buffer takes their place.
-type actionBuffer struct {
-	actions []Action
-	room    [1]Action // enough for a graph without effects
-}
-
 func next(plan *workflow.Plan, state *State, event *Event, buffer *actionBuffer) []Action {
 	if state.Ended() {
 		return nil
@@ -95,7 +84,14 @@ func next(plan *workflow.Plan, state *State, event *Event, buffer *actionBuffer)
 	return buffer.actions
 }
 
-// step is one use of Next on one graph and the states of its tasks.
+// actionBuffer holds the actions of one use of next; the following use of the
+// same buffer takes their place.
+type actionBuffer struct {
+	actions []Action
+	room    [1]Action // enough for a graph without effects
+}
+
+// step is one use of next on one graph and the states of its tasks.
 type step struct {
 	plan   *workflow.Plan
 	graph  *workflow.Graph

@@ -184,7 +184,7 @@ func (s *sketch) expect() map[string]Status {
 	return statuses
 }
 
-// simulation drives a sketch with Next alone. Effects are answered in an order
+// simulation drives a sketch with next alone. Effects are answered in an order
 // that draw chooses; between any two steps the state may go through JSON or
 // the process may die.
 type simulation struct {
@@ -218,7 +218,7 @@ func (s *simulation) run() *Outcome {
 
 func (s *simulation) next(event Event) []Action {
 	before := statuses(s.plan, s.state)
-	actions := Next(s.plan, s.state, event)
+	actions := next(s.plan, s.state, &event, &actionBuffer{})
 	for id, status := range statuses(s.plan, s.state) {
 		switch before[id] {
 		case StatusCompleted, StatusFailed, StatusSkipped:

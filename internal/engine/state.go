@@ -1,5 +1,5 @@
 // Package engine decides which task of an execution runs next and what its
-// result means. Deciding is the pure function Next over a plan, a state and an
+// result means. Deciding is the pure function next over a plan, a state and an
 // event; doing is Runner, which drives the programs of a plan with it. It must
 // know neither database, HTTP nor queue: durability is a function passed in.
 package engine

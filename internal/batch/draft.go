@@ -203,7 +203,7 @@ func (d *draft) giveUp(ctx context.Context, cause error) {
 	d.isBroken.Store(true)
 	d.isClosed.Store(true)
 	d.Log.LogAttrs(ctx, slog.LevelInfo, "the output package of a batch is not written while it runs",
-		slog.String("batchId", d.batchID.String()), slog.Any("error", cause))
+		slog.String("executionBatchId", d.batchID.String()), slog.Any("error", cause))
 }
 
 // prepare makes the page of items that are to be recorded, if the draft is open

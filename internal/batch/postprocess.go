@@ -58,7 +58,7 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 		if err == nil || ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, fault.Unavailable) {
 			return err
 		}
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "an output package is written anew", slog.String("batchId", batchID.String()), slog.Any("error", err))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "an output package is written anew", slog.String("executionBatchId", batchID.String()), slog.Any("error", err))
 	}
 	r, err := s.replaceDraft(ctx, tenantID, &row)
 	if errors.Is(err, errOvertaken) {

@@ -17,7 +17,6 @@ const (
 	RequestID   = "requestId"
 	Tenant      = "tenant"
 	ExecutionID = "executionId"
-	BatchID     = "executionBatchId"
 )
 
 // New returns a logger that writes to w lines of at least the given level.

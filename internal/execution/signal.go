@@ -88,17 +88,6 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 	})
 }
 
-// Stored is a stored state and the plan linked with the versions that the
-// execution began with.
-func (s *Service) Stored(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, text []byte) (*workflow.Plan, *engine.State, error) {
-	state, err := ReadState(plan, id, text)
-	if err != nil {
-		return nil, nil, err
-	}
-	plan, err = s.Catalog.Link(ctx, tenantID, plan, state.Pins)
-	return plan, state, err
-}
-
 func errSignal(field, message string) error {
 	return fault.New(fault.Invalid, "the signal cannot be taken").WithDetails(fault.Detail{Field: field, Message: message})
 }

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -10,17 +11,17 @@ import (
 	"tranche/internal/workflow"
 )
 
-// ReadState reads a stored state of an execution; without a text, that of one
-// that has not begun.
-func ReadState(plan *workflow.Plan, id uuid.UUID, text []byte) (*engine.State, error) {
+// Stored is a stored state of an execution, without a text that of one that has not
+// begun, and the plan linked with the versions that the execution began with.
+func (s *Service) Stored(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, text []byte) (*workflow.Plan, *engine.State, error) {
 	state := engine.NewState(plan, id.String())
-	if len(text) == 0 {
-		return state, nil
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, state); err != nil {
+			return nil, nil, fmt.Errorf("read the state of execution %s: %w", id, err)
+		}
 	}
-	if err := json.Unmarshal(text, state); err != nil {
-		return nil, fmt.Errorf("read the state of execution %s: %w", id, err)
-	}
-	return state, nil
+	plan, err := s.Catalog.Link(ctx, tenantID, plan, state.Pins)
+	return plan, state, err
 }
 
 // Retryable says whether an execution of the given status can be retried by

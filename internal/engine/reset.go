@@ -58,24 +58,29 @@ func (r resetter) reset(graph *workflow.Graph, tasks []TaskState) []int {
 			continue
 		}
 		before := tasks[i]
-		after := TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt}
 		// What a task works on is the same only if nothing before it is reset.
 		same := !slices.ContainsFunc(graph.Tasks[i].Sources, func(source int) bool { return again[source] })
 		if same && before.Status != StatusCompleted && r.resume(graph.Tasks[i], &before) {
-			after.Nested = before.Nested
-		} else if before.Answered || before.Nested != nil {
-			after.KeyAttempt = nextKey(&before, r.attempt)
+			tasks[i] = TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt, Nested: before.Nested}
+		} else {
+			tasks[i] = before.anew(r.attempt)
 		}
-		tasks[i] = after
 		reset = append(reset, i)
 	}
 	return reset
 }
 
-// nextKey is the KeyAttempt of a task whose call was answered: that of the
+// anew is the state of a task that an attempt decides once more from its
+// beginning. The KeyAttempt of one whose call was answered is that of the
 // attempt, and never one that the task has had, though an attempt that is put
 // off is counted again.
-func nextKey(before *TaskState, attempt int) int { return max(attempt, before.KeyAttempt+1) }
+func (t *TaskState) anew(attempt int) TaskState {
+	after := TaskState{Status: StatusPending, KeyAttempt: t.KeyAttempt}
+	if t.Answered || t.Nested != nil {
+		after.KeyAttempt = max(attempt, t.KeyAttempt+1)
+	}
+	return after
+}
 
 // resume keeps the completed runs of a task and resets the others, so that the
 // task goes on where it ended. It reports whether it can.
@@ -106,13 +111,21 @@ func (r resetter) resume(task *workflow.Task, t *TaskState) bool {
 // it would end the execution at once.
 func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
 	again := make([]bool, len(tasks))
-	var queue []int
 	everything := slices.ContainsFunc(tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
 	for i := range tasks {
 		t := &tasks[i]
 		kept := t.Status == StatusCompleted && t.End == nil || t.Status == StatusSkipped && !t.Skip
-		if everything || !kept {
-			again[i] = true
+		again[i] = everything || !kept
+	}
+	descend(graph, again)
+	return again
+}
+
+// descend marks the descendants of the tasks that are marked.
+func descend(graph *workflow.Graph, again []bool) {
+	var queue []int
+	for i := range again {
+		if again[i] {
 			queue = append(queue, i)
 		}
 	}
@@ -126,5 +139,4 @@ func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
 			}
 		}
 	}
-	return again
 }

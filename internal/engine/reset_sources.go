@@ -17,33 +17,14 @@ func ResetSources(plan *workflow.Plan, state *State) {
 	state.Status = StatusPending
 	state.StartedAt, state.Deadline, state.CompletedAt = time.Time{}, time.Time{}, time.Time{}
 	again := make([]bool, len(state.Tasks))
-	var queue []int
 	for i := range state.Tasks {
-		if !keepsResult(plan.Graph.Tasks[i], &state.Tasks[i]) {
-			again[i] = true
-			queue = append(queue, i)
-		}
+		again[i] = !keepsResult(plan.Graph.Tasks[i], &state.Tasks[i])
 	}
-	for len(queue) > 0 {
-		i := queue[0]
-		queue = queue[1:]
-		for _, target := range plan.Graph.Tasks[i].Targets {
-			if !again[target] {
-				again[target] = true
-				queue = append(queue, target)
-			}
-		}
-	}
+	descend(plan.Graph, again)
 	for i := range state.Tasks {
-		if !again[i] {
-			continue
+		if again[i] {
+			state.Tasks[i] = state.Tasks[i].anew(state.Attempt)
 		}
-		before := &state.Tasks[i]
-		after := TaskState{Status: StatusPending, KeyAttempt: before.KeyAttempt}
-		if before.Answered || before.Nested != nil {
-			after.KeyAttempt = nextKey(before, state.Attempt)
-		}
-		state.Tasks[i] = after
 	}
 }
 

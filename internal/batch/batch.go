@@ -147,6 +147,9 @@ type Batch struct {
 // the sum of the completed, the failed and the pending (decisions 6.5).
 func (b *Batch) Pending() int { return b.Total - b.Completed - b.Failed }
 
+// isBeingCancelled reports whether its end was asked for and has not come.
+func (b *Batch) isBeingCancelled() bool { return b.CancelRequestedAt != nil && b.CompletedAt == nil }
+
 // Get returns a batch of the tenant; fault.NotFound if it has none of that id.
 func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Batch, error) {
 	row, err := s.q.BatchGet(ctx, s.Pool, queries.BatchGetParams{TenantID: tenantID, ID: id})

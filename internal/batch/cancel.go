@@ -44,11 +44,15 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		refusal := s.refuse(ctx, tenantID, id, "cancelled")
-		if batch, err := s.Get(ctx, tenantID, id); err == nil && batch.CancelRequestedAt != nil && batch.CompletedAt == nil {
+		batch, err := s.Get(ctx, tenantID, id)
+		switch {
+		case err != nil:
+			return err
+		case batch.isBeingCancelled():
 			return nil
+		default:
+			return batch.refusal("cancelled")
 		}
-		return refusal
 	}
 	if err != nil {
 		return fmt.Errorf("cancel batch %s: %w", id, err)

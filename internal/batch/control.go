@@ -74,14 +74,19 @@ func (s *Service) Resume(ctx context.Context, tenantID, id uuid.UUID) error {
 	return nil
 }
 
-// refuse says why a batch can not be paused, resumed or cancelled.
+// refuse says why a batch can not be paused or resumed.
 func (s *Service) refuse(ctx context.Context, tenantID, id uuid.UUID, what string) error {
 	batch, err := s.Get(ctx, tenantID, id)
 	if err != nil {
 		return err
 	}
-	if batch.CancelRequestedAt != nil && batch.CompletedAt == nil {
+	return batch.refusal(what)
+}
+
+// refusal says why the batch can not be paused, resumed or cancelled.
+func (b *Batch) refusal(what string) error {
+	if b.isBeingCancelled() {
 		return fault.New(fault.Conflict, "a batch that is being cancelled can not be %s", what)
 	}
-	return fault.New(fault.Conflict, "a batch of status %s can not be %s", batch.Status, what)
+	return fault.New(fault.Conflict, "a batch of status %s can not be %s", b.Status, what)
 }

@@ -17,9 +17,6 @@ import (
 // repeat either.
 var ErrNothingToRepeat = fault.New(fault.NotFound, "the workflow has no batch whose sources could be repeated")
 
-// HasSources reports whether the request names any source of items.
-func (r *Request) HasSources() bool { return len(r.Items)+len(r.Files)+len(r.Packages) > 0 }
-
 // CheckSources fails as Start would where the files or packages that the
 // request names are unknown or cannot be read.
 func (s *Service) CheckSources(ctx context.Context, tx pgx.Tx, r Request) error {

@@ -38,6 +38,9 @@ type Request struct {
 	Recorded func(ctx context.Context, tx pgx.Tx, started *Started) error
 }
 
+// HasSources reports whether the request names any source of items.
+func (r *Request) HasSources() bool { return len(r.Items)+len(r.Files)+len(r.Packages) > 0 }
+
 // Started is a batch that was accepted.
 type Started struct {
 	ID         uuid.UUID
@@ -51,7 +54,7 @@ type Started struct {
 // items it is fault.Invalid; an unknown workflow, file or package is
 // fault.NotFound; a workflow that is not active is fault.Conflict.
 func (s *Service) Start(ctx context.Context, r Request) (*Started, error) {
-	if len(r.Items)+len(r.Files)+len(r.Packages) == 0 {
+	if !r.HasSources() {
 		return nil, fault.New(fault.Invalid, "a batch needs a source of items: attachmentFileNames, workflowInput.items or workflowInput.rawPackageIds").
 			WithDetails(fault.Detail{Field: "workflowInput.items", Message: "is required where no file and no package is named", SubCode: fault.MissingRequiredField})
 	}

@@ -64,7 +64,8 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 // whether nothing of the batch is left to be ended; else others run, and it is
 // to be called again.
 func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) (done bool, err error) {
-	result, err := execution.ResultText(cancelledOutcome())
+	outcome := engine.CancelledOutcome()
+	result, err := execution.ResultText(outcome)
 	if err != nil {
 		return false, err
 	}
@@ -73,7 +74,7 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 	}
 	for {
 		rows, err := s.q.BatchItemsCancel(ctx, s.Pool, queries.BatchItemsCancelParams{
-			TenantID: tenantID, BatchID: batchID, ItemsMax: cancelChunkItems, StatusCode: int32(cancelledOutcome().StatusCode), Result: result,
+			TenantID: tenantID, BatchID: batchID, ItemsMax: cancelChunkItems, StatusCode: int32(outcome.StatusCode), Result: result,
 		})
 		if err != nil {
 			return false, postgres.Translate(fmt.Errorf("cancel items of batch %s: %w", batchID, err))
@@ -130,11 +131,4 @@ func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID
 		}
 	}
 	return len(items), s.finish(ctx, tenantID, batchID, plan, items)
-}
-
-// cancelledOutcome is how an item ends that never began.
-func cancelledOutcome() *engine.Outcome {
-	return &engine.Outcome{
-		Status: engine.StatusCancelled, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "the execution was cancelled",
-	}
 }

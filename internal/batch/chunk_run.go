@@ -217,7 +217,7 @@ func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 		object, _ := input.(map[string]any)
 		now := s.Clock()
 		items[i] = &ended{startedAt: now, borrowerID: borrowerOf(object), Finished: &execution.Finished{
-			TenantID: c.tenantID, ID: id, Outcome: cancelledOutcome(), ResultText: result, At: now,
+			TenantID: c.tenantID, ID: id, Outcome: engine.CancelledOutcome(), ResultText: result, At: now,
 		}}
 	}
 	return items, nil

@@ -37,6 +37,11 @@ type Outcome struct {
 	SourceFailed bool
 }
 
+// CancelledOutcome is that of an execution that was cancelled before it began.
+func CancelledOutcome() *Outcome {
+	return &Outcome{Status: StatusCancelled, StatusCode: codeInternal, Output: map[string]any{}, ErrorMessage: ErrCancelled.Error()}
+}
+
 // conclude is the outcome of a state that has ended.
 func conclude(plan *workflow.Plan, state *State) *Outcome {
 	o := &Outcome{Status: state.Status}
@@ -49,7 +54,8 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 		o.StatusCode, o.SubCode = codeTimeout, fault.ExecutionTimeout
 		o.ErrorMessage = fmt.Sprintf("the execution exceeded its time limit of %s", state.Deadline.Sub(state.StartedAt).Round(time.Millisecond))
 	case state.Status == StatusCancelled:
-		o.StatusCode, o.ErrorMessage = codeInternal, "the execution was cancelled"
+		unbegun := CancelledOutcome()
+		o.StatusCode, o.ErrorMessage = unbegun.StatusCode, unbegun.ErrorMessage
 	case last < 0:
 		o.StatusCode, o.Output = codeCompleted, results(plan.Graph, state.Tasks)
 	case state.Tasks[last].End != nil:

@@ -65,13 +65,13 @@ type chunkRun struct {
 	lookedAt time.Time // when it was last known that items may begin
 	draft    *draft
 
-	running  sync.WaitGroup
-	mu       sync.Mutex
-	recorded int      // items of the chunk that are executions now
-	ended    []*ended // of the items of the chunk, as far as they were recorded with their end
-	endBytes int      // of all of those
-	held     bool     // a process that lives holds an item
-	err      error    // a *DownError only if there is no other
+	running       sync.WaitGroup
+	mu            sync.Mutex
+	recorded      int      // items of the chunk that are executions now
+	ended         []*ended // of the items of the chunk, as far as they were recorded with their end
+	endBytes      int      // of all of those
+	heldElsewhere bool     // a process that lives holds an item
+	err           error    // a *DownError only if there is no other
 }
 
 // runChunk runs the items of a chunk: in memory, if they have no effects and none
@@ -248,7 +248,7 @@ func (r *chunkRun) note(holding execution.Holding, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if holding == execution.HeldElsewhere {
-		r.held = true
+		r.heldElsewhere = true
 	}
 	if _, isDown := errors.AsType[*DownError](r.err); err != nil && (r.err == nil || isDown) {
 		r.err = err
@@ -276,7 +276,7 @@ func (r *chunkRun) end(ctx context.Context) {
 
 // result says what came of the items.
 func (r *chunkRun) result() (execution.Holding, error) {
-	if r.held && r.err == nil {
+	if r.heldElsewhere && r.err == nil {
 		return execution.HeldElsewhere, nil
 	}
 	return execution.Held, r.err

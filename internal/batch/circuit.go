@@ -58,8 +58,8 @@ type (
 		nextTry  time.Time
 		isTried  bool // by an item that was admitted and has not reported
 	}
-	// held is a batch whose items wait: for which host, and since when for any.
-	held struct {
+	// waitingBatch is a batch whose items wait: for which host, and since when for any.
+	waitingBatch struct {
 		host  string
 		since time.Time
 	}
@@ -71,7 +71,7 @@ type (
 type circuits struct {
 	mu       sync.Mutex
 	circuits map[circuitKey]*circuit
-	batches  map[uuid.UUID]held
+	batches  map[uuid.UUID]waitingBatch
 }
 
 // admit returns zero if an item of the batch may begin, else how long it is to
@@ -102,7 +102,7 @@ func (c *circuits) admit(tenantID, batchID uuid.UUID, now time.Time) time.Durati
 	return 0
 }
 
-func (h held) isOver(now time.Time) bool { return now.Sub(h.since) >= circuitPatience }
+func (w waitingBatch) isOver(now time.Time) bool { return now.Sub(w.since) >= circuitPatience }
 
 // isOver reports whether a batch has waited for as long as it may.
 func (c *circuits) isOver(batchID uuid.UUID, now time.Time) bool {
@@ -143,14 +143,14 @@ func (c *circuits) hold(key circuitKey, batchID uuid.UUID, now time.Time) (wait 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.batches == nil || len(c.batches) >= circuitsMax {
-		c.batches = map[uuid.UUID]held{}
+		c.batches = map[uuid.UUID]waitingBatch{}
 	}
-	before, isHeld := c.batches[batchID]
+	before, isWaiting := c.batches[batchID]
 	isNew = before.host != key.host
-	if !isHeld {
+	if !isWaiting {
 		before.since = now
 	}
-	c.batches[batchID] = held{key.host, before.since}
+	c.batches[batchID] = waitingBatch{key.host, before.since}
 	wait = circuitWaitFirst
 	if open := c.circuits[key]; open != nil {
 		wait = max(open.nextTry.Sub(now), time.Second)

@@ -65,7 +65,7 @@ SELECT FROM chunk;
 UPDATE execution_batches b SET
     items_completed = b.items_completed + @completed::integer,
     items_failed = b.items_failed + @failed::integer,
-    items_source_failed = b.items_source_failed + @completed_without_source::integer,
+    items_source_failed = b.items_source_failed + @source_failed_count::integer,
     items_enqueued = GREATEST(b.items_enqueued - @ended::integer, 0),
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()

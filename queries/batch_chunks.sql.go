@@ -25,13 +25,13 @@ RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_un
 `
 
 type BatchChunkCountParams struct {
-	Completed              int32
-	Failed                 int32
-	CompletedWithoutSource int32
-	Ended                  int32
-	NewColumns             []string
-	TenantID               uuid.UUID
-	BatchID                uuid.UUID
+	Completed         int32
+	Failed            int32
+	SourceFailedCount int32
+	Ended             int32
+	NewColumns        []string
+	TenantID          uuid.UUID
+	BatchID           uuid.UUID
 }
 
 type BatchChunkCountRow struct {
@@ -54,7 +54,7 @@ func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCo
 	row := db.QueryRow(ctx, batchChunkCount,
 		arg.Completed,
 		arg.Failed,
-		arg.CompletedWithoutSource,
+		arg.SourceFailedCount,
 		arg.Ended,
 		arg.NewColumns,
 		arg.TenantID,

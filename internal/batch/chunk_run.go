@@ -169,14 +169,13 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 	}
 	for _, it := range items {
 		params.BorrowerIds = append(params.BorrowerIds, it.borrowerID)
-		switch o := it.Outcome; {
-		case o.Status != engine.StatusCompleted:
+		if it.Outcome.Status != engine.StatusCompleted {
 			count.Failed++
-		case o.SourceFailed:
-			count.CompletedWithoutSource++
-			fallthrough
-		default:
-			count.Completed++
+			continue
+		}
+		count.Completed++
+		if it.Outcome.SourceFailed {
+			count.SourceFailedCount++
 		}
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -99,16 +99,11 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 			return false, err
 		}
 	}
-	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
-		if err != nil {
-			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
-		}
-		p := progressOf(row)
-		done = p.status != StatusProcessing || p.completed+p.failed == p.total
-		return s.feed(ctx, tx, tenantID, batchID, plan, p)
-	})
-	return done, err
+	p, err := s.advance(ctx, tenantID, batchID, plan)
+	if err != nil {
+		return false, err
+	}
+	return p.status != StatusProcessing || p.completed+p.failed == p.total, nil
 }
 
 // cancelWaiting ends some of the items that wait, for a time, a signal or a

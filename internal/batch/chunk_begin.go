@@ -114,7 +114,8 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 		r.begin(ctx)
 	}()
 	if !isFirst { // who had it may have died before it fed the batch
-		r.note(execution.Held, s.advance(ctx, run.TenantID, run.BatchID, r.plan))
+		_, err := s.advance(ctx, run.TenantID, run.BatchID, r.plan)
+		r.note(execution.Held, err)
 	}
 	return r.result()
 }

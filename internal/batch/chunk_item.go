@@ -175,7 +175,7 @@ func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, 
 		s.columns.note(batchID, p.NewColumns)
 	}
 	if plan := items[0].plan; !isRecorded || progressOf(queries.BatchProgressGetForUpdateRow(row)).isDue(plan) {
-		if err := s.advance(ctx, tenantID, batchID, plan); err != nil {
+		if _, err := s.advance(ctx, tenantID, batchID, plan); err != nil {
 			return err
 		}
 	}

@@ -71,28 +71,25 @@ func (s *Service) process(ctx context.Context, tenantID, batchID uuid.UUID) erro
 		return err
 	}
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
-		if err != nil {
-			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
-		}
-		p := progressOf(row)
-		if p.status != StatusPreProcessingComplete {
-			return nil
+		p, err := s.progressForUpdate(ctx, tx, tenantID, batchID)
+		if err != nil || p.status != StatusPreProcessingComplete {
+			return err
 		}
 		p.status = StatusProcessing
 		return s.feed(ctx, tx, tenantID, batchID, plan, p)
 	})
 }
 
-// advance feeds a batch, or begins its last stage, if it is time.
-func (s *Service) advance(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) error {
-	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
-		if err != nil {
-			return fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+// advance feeds a batch, or begins its last stage, if it is time. It returns how
+// far the batch was.
+func (s *Service) advance(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) (p progress, err error) {
+	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		if p, err = s.progressForUpdate(ctx, tx, tenantID, batchID); err != nil {
+			return err
 		}
-		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(row))
+		return s.feed(ctx, tx, tenantID, batchID, plan, p)
 	})
+	return p, err
 }
 
 // windowOf is how many items of a plan are enqueued at a time.
@@ -217,6 +214,14 @@ func (s *Service) endProcessing(ctx context.Context, tx pgx.Tx, tenantID, batchI
 		return fmt.Errorf("enqueue the post-processing of batch %s: %w", batchID, err)
 	}
 	return nil
+}
+
+func (s *Service) progressForUpdate(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID) (progress, error) {
+	row, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
+	if err != nil {
+		return progress{}, fmt.Errorf("get the progress of batch %s: %w", batchID, err)
+	}
+	return progressOf(row), nil
 }
 
 func progressOf(row queries.BatchProgressGetForUpdateRow) progress {

@@ -34,7 +34,8 @@ const (
 // gatherer hands the items of a batch that come at about the same time to one
 // statement. A batch has a writer, which takes whatever has come meanwhile, and
 // while many wait a second one beside it: what takes a database a processor's time
-// leaves others idle.
+// leaves others idle. Unlike a group of package execution it mixes no batches, and
+// tries again while the database is away.
 type gatherer[T sized] struct {
 	write  func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error
 	mu     sync.Mutex

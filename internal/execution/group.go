@@ -44,7 +44,9 @@ func (l *lanes[T, R]) do(ctx context.Context, item T) (R, error) {
 // group lets concurrent callers share commits: one writer takes whatever is
 // queued, without waiting for more unless gather says so, and writes it in one
 // statement. Who is alone is written at once; the more callers there are, the
-// more share a commit. Reads share statements in the same way.
+// more share a commit. Reads share statements in the same way. Unlike a gatherer of
+// package batch it mixes tenants, and tells at once that the database is away:
+// somebody may be waiting for the answer.
 type group[T, R any] struct {
 	// write writes all items or none and returns what came of each.
 	write func(ctx context.Context, items []T) ([]R, error)

@@ -134,8 +134,6 @@ func textOr(text []byte, otherwise string) []byte {
 // (decisions 1.2).
 type Timestamp struct{ time.Time }
 
-const timestampLayout = "2006-01-02T15:04:05.000Z"
-
 // stamp returns t as the API writes it.
 func stamp(t time.Time) Timestamp { return Timestamp{t} }
 
@@ -149,7 +147,7 @@ func stampOrNil(t *time.Time) *Timestamp {
 
 // MarshalJSON writes the time.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
-	return json.Marshal(t.UTC().Format(timestampLayout))
+	return json.Marshal(exactjson.FormatTime(t.Time))
 }
 
 // UnmarshalJSON reads any RFC 3339 time.

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/catalog"
+	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
@@ -294,14 +295,11 @@ type manifestItem struct {
 	RowCount    int32  `json:"rowCount"`
 }
 
-// timeLayout is how times are written: UTC with milliseconds (decisions 1.2).
-const timeLayout = "2006-01-02T15:04:05.000Z"
-
 func (r *report) writeManifest(row *queries.BatchGetForReportRow, now time.Time) error {
 	m := manifest{
 		ExecutionBatchID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias,
 		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), Label: row.Label, Attempt: row.Attempt,
-		ExecutedAt: row.CreatedAt.UTC().Format(timeLayout), CreatedAt: now.UTC().Format(timeLayout),
+		ExecutedAt: exactjson.FormatTime(row.CreatedAt), CreatedAt: exactjson.FormatTime(now),
 		Counts: manifestCounts{
 			Total: row.ItemsTotal, Completed: row.ItemsCompleted, Failed: row.ItemsFailed,
 			Pending:             row.ItemsTotal - row.ItemsCompleted - row.ItemsFailed,

@@ -6,9 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
+
+// FormatTime is how a time is written: RFC 3339, UTC, milliseconds (decisions 1.2).
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Encode writes a value as compact JSON with sorted keys, numbers with the
 // text they hold, and without escaping HTML. It accepts the value kinds of

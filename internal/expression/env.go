@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tranche/internal/exactjson"
 )
 
 // Scope says which roots an expression may use beyond input, tasks, execution
@@ -89,7 +91,7 @@ func (e *Execution) Member(name string) any {
 	case name == "id":
 		return e.ID
 	case name == "createdAt":
-		return e.CreatedAt.UTC().Format(timeLayout)
+		return exactjson.FormatTime(e.CreatedAt)
 	case name == "attempt":
 		return json.Number(strconv.Itoa(e.Attempt))
 	case name == "borrowerId" && e.BorrowerID != nil:

@@ -14,9 +14,6 @@ import (
 // *number (computed or literal) or a time.Time. Lists and objects hold
 // exactjson values only, so that they can be handed out as they are.
 
-// timeLayout is how a date is written: RFC 3339, UTC, milliseconds.
-const timeLayout = "2006-01-02T15:04:05.000Z"
-
 // kind names the type of a value for people.
 func kind(v any) string {
 	switch v.(type) {
@@ -65,7 +62,7 @@ func seal(v any) any {
 	case *number:
 		return json.Number(v.String())
 	case time.Time:
-		return v.UTC().Format(timeLayout)
+		return exactjson.FormatTime(v)
 	default:
 		return v
 	}

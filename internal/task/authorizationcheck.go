@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
@@ -98,8 +99,8 @@ func (p *authorizationCheck) Run(ctx context.Context, call *workflow.Call) (work
 	}
 	return workflow.Result{Output: map[string]any{
 		"authorizationId": found.ID.String(),
-		"authorizedAt":    stamp(found.AuthorizedAt),
-		"expiresAt":       stamp(found.ExpiresAt),
+		"authorizedAt":    exactjson.FormatTime(found.AuthorizedAt),
+		"expiresAt":       exactjson.FormatTime(found.ExpiresAt),
 	}}, nil
 }
 
@@ -109,6 +110,3 @@ func unauthorized(q AuthorizationQuery) error {
 	}
 	return failure(codeAuthorizationRequired, authorizationRequired)
 }
-
-// stamp is a time as expressions and answers have it.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

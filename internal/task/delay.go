@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
@@ -56,5 +57,5 @@ func (d *delay) Run(_ context.Context, call *workflow.Call) (workflow.Result, er
 	if call.At.Before(until) {
 		return workflow.Result{WaitUntil: until}, nil
 	}
-	return workflow.Result{Output: map[string]any{"until": until.Format("2006-01-02T15:04:05.000Z")}}, nil
+	return workflow.Result{Output: map[string]any{"until": exactjson.FormatTime(until)}}, nil
 }

@@ -76,9 +76,9 @@ func (d *database) prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrations.Behind(ctx, pool)
 }
 
-// withPool opens the database, calls work with a pool that is ready for it,
-// and closes both.
-func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Logger, work func(*pgxpool.Pool) error) (err error) {
+// withDatabase opens the database and a pool, which is not prepared, calls work
+// with them, and closes both.
+func (f *databaseFlags) withDatabase(ctx context.Context, out *console, log *slog.Logger, work func(*database, *pgxpool.Pool) error) (err error) {
 	db, err := f.open(ctx, out, log)
 	if err != nil {
 		return err
@@ -89,10 +89,17 @@ func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Lo
 		return err
 	}
 	defer pool.Close()
-	if err := db.prepare(ctx, pool); err != nil {
-		return err
-	}
-	return work(pool)
+	return work(db, pool)
+}
+
+// withPool calls work with a pool of the database that is prepared.
+func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Logger, work func(*pgxpool.Pool) error) error {
+	return f.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
+		if err := db.prepare(ctx, pool); err != nil {
+			return err
+		}
+		return work(pool)
+	})
 }
 
 // secret returns a value that is given directly or in a file; name is what to

@@ -11,6 +11,7 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/identity"
+	"tranche/internal/seal"
 )
 
 // evidenceCommands are the commands about the evidence of consents.
@@ -48,24 +49,20 @@ type chainOutput struct {
 }
 
 // Run verifies.
-func (c *evidenceVerifyCommand) Run(ctx context.Context, out *console, log *slog.Logger) (err error) {
-	db, err := c.databaseFlags.open(ctx, out, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.close()) }()
-	keys, err := c.keyFlags.open(db)
-	if err != nil {
-		return err
-	}
-	pool, err := db.pool(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := db.prepare(ctx, pool); err != nil {
-		return err
-	}
+func (c *evidenceVerifyCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
+		keys, err := c.keyFlags.open(db)
+		if err != nil {
+			return err
+		}
+		if err := db.prepare(ctx, pool); err != nil {
+			return err
+		}
+		return c.verify(ctx, out, pool, keys)
+	})
+}
+
+func (c *evidenceVerifyCommand) verify(ctx context.Context, out *console, pool *pgxpool.Pool, keys *seal.Keyring) error {
 	tenants, err := c.tenants(ctx, pool)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
@@ -33,30 +34,26 @@ func (*keyRotateCommand) Help() string {
 }
 
 // Run makes the key.
-func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) (err error) {
-	db, err := c.databaseFlags.open(ctx, out, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.close()) }()
-	master, err := c.keyFlags.open(db)
-	if err != nil {
-		return err
-	}
-	pool, err := db.pool(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := db.prepare(ctx, pool); err != nil {
-		return err
-	}
+func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
+		master, err := c.keyFlags.open(db)
+		if err != nil {
+			return err
+		}
+		if err := db.prepare(ctx, pool); err != nil {
+			return err
+		}
+		return c.rotate(ctx, out, pool, master)
+	})
+}
+
+func (c *keyRotateCommand) rotate(ctx context.Context, out *console, pool *pgxpool.Pool, master *seal.Keyring) error {
 	rotate := identity.RotateKey
 	if c.Withdraw {
 		rotate = identity.ReplaceKeys
 	}
 	var id string
-	err = postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+	err := postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
 		id, err = rotate(ctx, tx, master)
 		return err
 	})

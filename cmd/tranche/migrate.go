@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/migrations"
 )
@@ -20,24 +21,16 @@ func (*migrateCommand) Help() string {
 }
 
 // Run migrates.
-func (c *migrateCommand) Run(ctx context.Context, out *console, log *slog.Logger) (err error) {
-	db, err := c.open(ctx, out, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.close()) }()
-	pool, err := db.pool(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := migrations.Up(ctx, pool); err != nil {
-		return err
-	}
-	own, river, err := migrations.Versions()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out.Out, "the database is up to date: schema %d, River %d\n", own, river)
-	return nil
+func (c *migrateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withDatabase(ctx, out, log, func(_ *database, pool *pgxpool.Pool) error {
+		if err := migrations.Up(ctx, pool); err != nil {
+			return err
+		}
+		own, river, err := migrations.Versions()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out.Out, "the database is up to date: schema %d, River %d\n", own, river)
+		return nil
+	})
 }

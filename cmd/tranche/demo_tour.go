@@ -108,7 +108,7 @@ func (t *tour) unfinishedBatch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.screen.step("found the batch of an interrupted run (%s); what the dead process held is taken over within 45 s", batch.Status)
+	t.screen.step("found the batch of an interrupted run (%s); what the dead process held is taken over within 25 s", batch.Status)
 	if batch.Status == "paused" {
 		err = t.client.call(ctx, http.MethodPost, "/v1/execution-batches/"+batch.ID+"/resume", nil, nil)
 	}

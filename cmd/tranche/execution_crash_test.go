@@ -16,8 +16,8 @@ import (
 	"tranche/internal/pgtest"
 )
 
-// takeOverMax is how soon another process goes on with what a dead one held
-// (docs/architecture.md).
+// takeOverMax is how soon another process goes on with what a dead one held: 25 s
+// (docs/operating.md), and more on a machine that is busy with other tests.
 const takeOverMax = 45 * time.Second
 
 // slowTarget holds the first call of each idempotency key until it is let, and
@@ -85,7 +85,7 @@ func keyed(t *testing.T, url, token, key string) answer {
 
 // Of three processes in the middle of a call to the outside one is killed, one
 // is stopped, and one is alive but slow. What the first two held is taken over
-// within 45 s, with the same idempotency key; the third keeps what is its own.
+// with the same idempotency key; the third keeps what is its own.
 // The stopped one, continued, can write nothing.
 func TestLeases(t *testing.T) {
 	t.Parallel()

@@ -9,9 +9,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New is a process that looks when it is told, and does nothing else.
+// AwayAfter is awayAfter.
+const AwayAfter = awayAfter
+
+// New is a process that works when it is told, and does nothing by itself.
 func New(pool *pgxpool.Pool, free Free) *Process {
-	return &Process{ID: uuid.New(), pool: pool, free: free, databaseUp: DeadAfter, log: slog.New(slog.DiscardHandler)}
+	return &Process{ID: uuid.New(), role: "all", works: true, pool: pool, free: free, databaseUp: DeadAfter, log: slog.New(slog.DiscardHandler)}
+}
+
+// Turn is one heartbeat and what follows it.
+func (p *Process) Turn(ctx context.Context) { p.turn(ctx) }
+
+// EndSession ends what the first heartbeat began.
+func (p *Process) EndSession(ctx context.Context) { p.endSession(ctx) }
+
+// Beaten has the last heartbeat written some time ago, by a process that has long
+// been steady.
+func (p *Process) Beaten(ago time.Duration) {
+	p.beaten, p.steadySince = time.Now().Add(-ago), time.Now().Add(-time.Hour)
 }
 
 // TrustDatabaseUp sets how long the database must be up before the end of a session

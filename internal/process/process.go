@@ -22,8 +22,9 @@ import (
 	"tranche/queries"
 )
 
-// Limits of the heartbeat. A process that dies is found dead after DeadAfter
-// and its jobs are available again one beat later: within 45 s in all.
+// Limits of the heartbeat. A process is found dead silentAfter after its last
+// heartbeat where its session has ended, else DeadAfter after it, and its jobs are
+// available again with the next beat of one that works: within 7 s or 22 s in all.
 const (
 	beatInterval = 2 * time.Second
 	beatTimeout  = 4 * time.Second
@@ -42,13 +43,18 @@ const (
 
 // Process is this process among the others.
 type Process struct {
-	ID   uuid.UUID
-	role string
-	pool *pgxpool.Pool
-	free Free
-	log  *slog.Logger
-	done chan struct{}
-	stop context.CancelFunc
+	ID    uuid.UUID
+	role  string
+	works bool
+	pool  *pgxpool.Pool
+	free  Free
+	log   *slog.Logger
+	done  chan struct{}
+	stop  context.CancelFunc
+	// beaten is when the last heartbeat was written. After the database or this
+	// process was away, every other process may look dead; none is taken for dead
+	// until all had the time to beat again, counted from steadySince.
+	beaten, steadySince time.Time
 	// databaseUp is for how long the database must be up before the end of a session
 	// tells death: all of them end with the database.
 	databaseUp time.Duration
@@ -60,14 +66,15 @@ type Process struct {
 	session *pgxpool.Conn
 }
 
-// Start writes the first heartbeat and keeps beating until Stop. Role is all,
-// api or worker; processes that work also take back what dead ones held, their
-// jobs and what free finds.
-func Start(ctx context.Context, pool *pgxpool.Pool, role string, free Free, log *slog.Logger) (*Process, error) {
-	p := &Process{ID: uuid.New(), role: role, pool: pool, free: free, databaseUp: DeadAfter, log: log, done: make(chan struct{})}
+// Start writes the first heartbeat and keeps beating until Stop. Role is what
+// operators read of the process; one that works also takes back what dead ones
+// held, their jobs and what free finds.
+func Start(ctx context.Context, pool *pgxpool.Pool, role string, works bool, free Free, log *slog.Logger) (*Process, error) {
+	p := &Process{ID: uuid.New(), role: role, works: works, pool: pool, free: free, databaseUp: DeadAfter, log: log, done: make(chan struct{})}
 	if err := p.beat(ctx); err != nil {
 		return nil, err
 	}
+	p.beaten, p.steadySince = time.Now(), time.Now()
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go p.run(ctx)
 	return p, nil
@@ -92,30 +99,32 @@ func (p *Process) run(ctx context.Context) {
 	defer close(p.done)
 	ticker := time.NewTicker(beatInterval)
 	defer ticker.Stop()
-	// After the database or this process was away, every other process may
-	// look dead; none is taken for dead until all had the time to beat again.
-	steadySince, beaten := time.Now(), time.Now()
-	for {
-		if time.Since(beaten) > awayAfter {
-			steadySince = time.Now()
-		}
-		err := p.beat(ctx)
-		if err == nil && p.role != "api" {
-			err = p.takeBack(ctx, time.Since(steadySince) > DeadAfter)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
-		default:
-			beaten = time.Now()
-		}
+	for ctx.Err() == nil {
+		p.turn(ctx)
 		select {
 		case <-ctx.Done():
-			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// turn writes a heartbeat and, if the process works, takes back what dead ones held.
+func (p *Process) turn(ctx context.Context) {
+	if time.Since(p.beaten) > awayAfter {
+		p.steadySince = time.Now()
+	}
+	if err := p.beat(ctx); err != nil {
+		if ctx.Err() == nil { // else it stops
+			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
+		}
+		return
+	}
+	p.beaten = time.Now()
+	if !p.works {
+		return
+	}
+	if err := p.takeBack(ctx, time.Since(p.steadySince) > DeadAfter); err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "cannot look for what dead processes held, trying again", "error", err)
 	}
 }
 

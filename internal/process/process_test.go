@@ -87,7 +87,7 @@ func (b *bundle) isKnown(t *testing.T, id uuid.UUID) (is bool) {
 func TestProcessIsKnownWhileItLives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, err := process.Start(t.Context(), b.pool, "api", b.free, slog.New(slog.DiscardHandler))
+	p, err := process.Start(t.Context(), b.pool, "api", false, b.free, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.True(t, b.isKnown(t, p.ID))
 
@@ -128,7 +128,7 @@ func TestJobsOfDeadProcessesAreGivenBack(t *testing.T) {
 func TestEndOfSessionTellsDeath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, err := process.Start(t.Context(), b.pool, "api", b.free, slog.New(slog.DiscardHandler))
+	p, err := process.Start(t.Context(), b.pool, "api", false, b.free, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
 	killed, late := b.known(t, 6*time.Second), b.known(t, time.Second)
@@ -167,6 +167,28 @@ func TestDeathIsFoundAgainWhereTheLookFails(t *testing.T) {
 	require.Equal(t, b.looks[0], b.looks[1])
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
 	require.Len(t, b.looks, 2, "it is known to be dead")
+}
+
+// A look at dead processes that fails is no heartbeat that fails: the process has
+// not been away, and believes the others dead as before.
+func TestFailedLookLeavesAProcessSteady(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	t.Cleanup(func() { b.worker.EndSession(context.WithoutCancel(t.Context())) })
+	jobIDs, _ := b.held(t, uuid.New())
+	b.worker.Beaten(0)
+	b.worker.Turn(t.Context())
+	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
+
+	jobIDs, _ = b.held(t, uuid.New())
+	b.exec(t, `ALTER TABLE river.river_job RENAME TO away`)
+	b.worker.Beaten(process.AwayAfter - time.Second)
+	b.worker.Turn(t.Context())
+	time.Sleep(1100 * time.Millisecond)
+	b.worker.Turn(t.Context())
+	b.exec(t, `ALTER TABLE river.away RENAME TO river_job`)
+	b.worker.Turn(t.Context())
+	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
 }
 
 // Nobody looks while nobody dies; each death gives cause for a look at once, and a

@@ -133,7 +133,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 		return nil, err
 	}
 	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
-	if s.process, err = process.Start(ctx, s.control, string(config.Role), execution.TakeBack, config.Log); err != nil {
+	if s.process, err = process.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
 	}
 	if config.ThreadsMax > 0 {
@@ -222,7 +222,7 @@ func (s *Service) close(ctx context.Context) {
 	}
 	if s.process != nil {
 		if err := s.process.Stop(ctx); err != nil {
-			s.config.Log.WarnContext(ctx, "the process could not sign off; others notice in 20 s", "error", err)
+			s.config.Log.WarnContext(ctx, "the process could not sign off; others will find it dead", "error", err)
 		}
 	}
 	closed := make(chan struct{})

@@ -168,14 +168,14 @@ func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 				return err
 			}
 		}
-		for _, step := range []error{
-			s.q.AuthorizationEntomb(ctx, tx, queries.AuthorizationEntombParams{TenantID: tenantID, ID: id}),
-			s.q.OTPEntomb(ctx, tx, queries.OTPEntombParams{TenantID: tenantID, AuthorizationID: id}),
-			s.q.EvidenceContentsDelete(ctx, tx, queries.EvidenceContentsDeleteParams{TenantID: tenantID, AuthorizationID: id}),
-		} {
-			if step != nil {
-				return fmt.Errorf("delete authorization %s: %w", id, step)
-			}
+		if err := s.q.AuthorizationEntomb(ctx, tx, queries.AuthorizationEntombParams{TenantID: tenantID, ID: id}); err != nil {
+			return fmt.Errorf("entomb authorization %s: %w", id, err)
+		}
+		if err := s.q.OTPEntomb(ctx, tx, queries.OTPEntombParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
+			return fmt.Errorf("entomb the codes of authorization %s: %w", id, err)
+		}
+		if err := s.q.EvidenceContentsDelete(ctx, tx, queries.EvidenceContentsDeleteParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
+			return fmt.Errorf("delete the contents of the evidence of authorization %s: %w", id, err)
 		}
 		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentDelete, id.String()); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,16 +29,21 @@ const hunter = "hunter2 & more"
 // "key", bound to the target's host, and "other", bound to another.
 func (s *target) secretive(t *testing.T, config string) workflow.Program {
 	t.Helper()
+	p, details := compile(t, s.secretTypes(t), "http-request", strings.ReplaceAll(config, "URL", s.URL))
+	require.Empty(t, details, config)
+	return p
+}
+
+// secretTypes are the types of secretive, which share the access tokens.
+func (s *target) secretTypes(t *testing.T) map[string]workflow.TaskType {
+	t.Helper()
 	open, err := egress.ParseAllow("127.0.0.1/32")
 	require.NoError(t, err)
 	reveal := func(_ context.Context, tenant uuid.UUID, name string) (Secret, bool, error) {
 		bound := func(u *url.URL) bool { return u.Host == s.Listener.Addr().String() && name != "other" }
 		return Secret{Value: hunter, Bound: bound}, name != "none" && tenant == uuid.Nil, nil
 	}
-	types := Types(Ports{HTTP: egress.New(open), RevealSecret: reveal})
-	p, details := compile(t, types, "http-request", strings.ReplaceAll(config, "URL", s.URL))
-	require.Empty(t, details, config)
-	return p
+	return Types(Ports{HTTP: egress.New(open), RevealSecret: reveal})
 }
 
 func TestHTTPRequestAuth(t *testing.T) {
@@ -134,6 +140,58 @@ func TestOAuth2TokensAreKept(t *testing.T) {
 	_, err := p.Run(t.Context(), later)
 	require.NoError(t, err)
 	require.Equal(t, 3, granted)
+}
+
+// A token endpoint that does not answer holds up those who need its tokens, for as
+// long as their task may take, and nobody else.
+func TestOAuth2TokensAreWaitedForApart(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	var granted atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/slow":
+			close(asked)
+			<-r.Context().Done()
+		case r.URL.Path == "/token":
+			fmt.Fprintf(w, `{"access_token":"token-%d"}`, granted.Add(1))
+		case r.Header.Get("Authorization") == "Bearer token-1": // drops it from those that are kept
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	types := s.secretTypes(t)
+	begin := func(ctx context.Context, tokenPath string) <-chan error {
+		p, details := compile(t, types, "http-request", strings.ReplaceAll(
+			`{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL`+tokenPath+`","clientId":"c"}}`, "URL", s.URL))
+		require.Empty(t, details)
+		call, ended := callWith(t, `{}`), make(chan error, 1)
+		go func() {
+			_, err := p.Run(ctx, call)
+			ended <- err
+		}()
+		return ended
+	}
+	slow, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := begin(slow, "/slow")
+	<-asked
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	second, third := begin(over, "/slow"), begin(t.Context(), "/token")
+	for name, c := range map[string]struct {
+		ended <-chan error
+		want  error
+	}{"whose time is over": {second, context.Canceled}, "of another token": {third, nil}} {
+		select {
+		case err := <-c.ended:
+			require.ErrorIs(t, err, c.want, name)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "one waits for a token", name)
+		}
+	}
+	require.EqualValues(t, 2, granted.Load())
+	stop()
+	require.ErrorIs(t, <-first, context.Canceled)
 }
 
 func TestOAuth2WithoutAToken(t *testing.T) {

@@ -60,12 +60,12 @@ type tokenKey struct {
 // tokenCache keeps access tokens until they end. It is safe for concurrent use;
 // of several who need the same token one asks for it.
 type tokenCache struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // also of what is kept of a token; never held over a call
 	tokens map[tokenKey]*keptToken
 }
 
 type keptToken struct {
-	mu        sync.Mutex
+	asking    chan struct{} // full while somebody asks for the token
 	token     string
 	expiresAt time.Time
 }
@@ -79,18 +79,36 @@ func (c *tokenCache) get(key tokenKey) *keptToken {
 	if c.tokens == nil || len(c.tokens) >= tokensMax {
 		c.tokens = map[tokenKey]*keptToken{}
 	}
-	kept := &keptToken{}
+	kept := &keptToken{asking: make(chan struct{}, 1)}
 	c.tokens[key] = kept
 	return kept
 }
 
-// token gives an access token, kept or new.
+// read returns a token; not ok where it has ended or there is none yet.
+func (c *tokenCache) read(kept *keptToken, at time.Time) (token string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return kept.token, at.Before(kept.expiresAt)
+}
+
+func (c *tokenCache) keep(kept *keptToken, token string, expiresAt time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept.token, kept.expiresAt = token, expiresAt
+}
+
+// token gives an access token, kept or new. Who waits for another to ask for it does
+// so for as long as the task may take.
 func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Secret, hidden *redactor) (string, error) {
 	kept := r.tokens.get(r.tokenKey(ctx, secret))
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	if call.At.Before(kept.expiresAt) {
-		return kept.token, nil
+	select {
+	case kept.asking <- struct{}{}:
+		defer func() { <-kept.asking }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if token, ok := r.tokens.read(kept, call.At); ok {
+		return token, nil
 	}
 	if !secret.Bound(r.auth.grant.address) {
 		return "", failure(codeSecret, "secret %s must not be sent to the host of tokenUrl", r.auth.secret)
@@ -100,7 +118,7 @@ func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Sec
 		return "", err
 	}
 	hidden.hide(token)
-	kept.token, kept.expiresAt = token, call.At.Add(ttl-tokenLeeway)
+	r.tokens.keep(kept, token, call.At.Add(ttl-tokenLeeway))
 	return token, nil
 }
 
@@ -116,11 +134,9 @@ func (c *tokenCache) forget(authorization string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, kept := range c.tokens {
-		kept.mu.Lock()
 		if "Bearer "+kept.token == authorization {
 			delete(c.tokens, key)
 		}
-		kept.mu.Unlock()
 	}
 }
 

@@ -137,6 +137,7 @@ func (t *turns) withdraw(mine *turn) bool {
 		return false
 	}
 	t.remove(t.queues[i], at)
+	t.give() // those behind it may ask for less
 	return true
 }
 

@@ -196,6 +196,19 @@ func TestTurnsOfSeveralPlaces(t *testing.T) {
 	require.Empty(t, places.held)
 }
 
+// Who asked for more than was free and gives up lets those behind it have that.
+func TestTurnsOfSeveralPlacesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	places := newTurns(4, 0)
+	waitForSome(places, '1', 'a', 2)
+	heavy, light := waitForSome(places, '1', 'a', 3), waitFor(places, '1', 'a')
+	require.False(t, light.hasPlace(), "the heavy one is before it")
+	require.True(t, places.withdraw(heavy))
+	require.True(t, light.hasPlace())
+	require.False(t, heavy.hasPlace())
+	require.Equal(t, 1, places.free)
+}
+
 // However heavy what hangs is, and whoever it belongs to, one more tenant gets a place.
 func TestHeavyTurnsAreLeftToOthers(t *testing.T) {
 	t.Parallel()

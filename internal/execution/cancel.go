@@ -108,23 +108,26 @@ func (s *Service) interruptLost() {
 // held are the runs with effects that this process drives.
 type held struct {
 	mu         sync.Mutex
-	interrupts map[uuid.UUID]context.CancelCauseFunc
+	interrupts map[uuid.UUID]*context.CancelCauseFunc
 }
 
-// add makes a run known under its context until release is called.
+// add makes a run known under its context until release is called. Of two of one
+// execution the later is known: the earlier has lost its lease.
 func (h *held) add(ctx context.Context, id uuid.UUID) (run context.Context, release func()) {
 	run, interrupt := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interrupts == nil {
-		h.interrupts = map[uuid.UUID]context.CancelCauseFunc{}
+		h.interrupts = map[uuid.UUID]*context.CancelCauseFunc{}
 	}
-	h.interrupts[id] = interrupt
+	h.interrupts[id] = &interrupt
 	return run, func() {
 		interrupt(nil)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.interrupts, id)
+		if h.interrupts[id] == &interrupt {
+			delete(h.interrupts, id)
+		}
 	}
 }
 
@@ -136,7 +139,7 @@ func (h *held) interrupt(payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if interrupt, ok := h.interrupts[id]; ok {
-		interrupt(engine.ErrCancelled)
+		(*interrupt)(engine.ErrCancelled)
 	}
 }
 

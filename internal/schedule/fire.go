@@ -23,19 +23,20 @@ const (
 	claimMax = 500
 	// firingsKept is how many firings of a slot are kept.
 	firingsKept = 50
-	// unreadableWait is after how long a schedule whose expression cannot be
-	// read any more, which only another version of the program can have
-	// written, is looked at again.
+	// unreadableWait is after how long a schedule that cannot be read any more,
+	// which only another version of the program can have written, is looked at
+	// again.
 	unreadableWait = 24 * time.Hour
 )
 
 // firing is a schedule that is due, in the transaction that fires it.
 type firing struct {
 	queries.SysScheduleClaimRow
-	next   time.Time
-	runID  uuid.UUID
-	status Status
-	reason string
+	setting Setting // what it starts
+	next    time.Time
+	runID   uuid.UUID
+	status  Status
+	reason  string
 }
 
 // Fire fires schedules that are due and that no other process holds, at most
@@ -79,7 +80,8 @@ func (s *Service) Fire(ctx context.Context) (held int, err error) {
 	return held, err
 }
 
-// plan says when each schedule is due next and names its run.
+// plan reads what each schedule starts, says when it is due next and names its
+// run. One that cannot be read fails alone.
 func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) {
 	firings := make([]*firing, len(rows))
 	for i, row := range rows {
@@ -87,7 +89,7 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 		if err != nil {
 			return nil, err
 		}
-		f := &firing{SysScheduleClaimRow: row, runID: id, status: Started}
+		f := &firing{SysScheduleClaimRow: row, setting: Setting{Slot: Slot(row.Slot)}, runID: id, status: Started}
 		fires := false
 		cron, err := ParseCron(row.Cron)
 		if err == nil {
@@ -95,6 +97,8 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 		}
 		if !fires {
 			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(unreadableWait)
+		} else if err := f.setting.decode(row.Input, row.Batch); err != nil {
+			f.status, f.reason, f.next = Failed, "what it starts cannot be read", now.Add(unreadableWait)
 		}
 		firings[i] = f
 	}
@@ -158,12 +162,9 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error
 			}
 		} else {
 			job.ExecutionID = f.runID
-			input, err := decodeObject(f.Input)
-			if err != nil {
-				return fmt.Errorf("read the input of the schedule of workflow %s: %w", f.WorkflowID, err)
-			}
 			executions = append(executions, execution.Pending{
-				ID: f.runID, TenantID: f.TenantID, PrincipalID: principal(f.WorkflowID), WorkflowID: f.WorkflowID, Input: input, IsTest: f.IsTest,
+				ID: f.runID, TenantID: f.TenantID, PrincipalID: principal(f.WorkflowID), WorkflowID: f.WorkflowID,
+				Input: f.setting.Input, IsTest: f.IsTest,
 			})
 		}
 		begin = append(begin, river.InsertManyParams{Args: job})
@@ -183,13 +184,9 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error
 // startBatch records the batch of a firing. Where that cannot be, the firing
 // says why and the others go on.
 func (s *Service) startBatch(ctx context.Context, tx pgx.Tx, f *firing) error {
-	content, err := decodeBatch(f.Batch)
-	if err != nil {
-		return fmt.Errorf("read the batch of the schedule of workflow %s: %w", f.WorkflowID, err)
-	}
-	request := content.request(f.TenantID, f.WorkflowID)
+	request := f.setting.Batch.request(f.TenantID, f.WorkflowID)
 	request.Alias, request.IsTest = f.Alias, f.IsTest
-	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		return s.Batches.RecordTx(ctx, savepoint, f.runID, f.WorkflowID, request)
 	})
 	if err = postgres.Translate(err); err == nil {

@@ -302,6 +302,43 @@ func TestBatchThatCannotBeStarted(t *testing.T) {
 	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`))
 }
 
+// A schedule that another version of the program has written and this one cannot
+// read fails alone, and is not looked at again before a day has passed.
+func TestScheduleThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	reasons := map[uuid.UUID]string{}
+	for _, c := range []struct{ column, value, reason string }{
+		{"cron", "* * * *", "the cron expression cannot be read"},
+		{"input", `{"amount":1,"amount":2}`, "what it starts cannot be read"},
+		{"batch", `{"items":{"a":1,"a":2}}`, "what it starts cannot be read"},
+	} {
+		workflow := b.publish(t)
+		setting := single("* * * * *", `{"amount":1}`)
+		if c.column == "batch" {
+			setting = schedule.Setting{Slot: schedule.Batch, Cron: "* * * * *"}
+		}
+		b.configure(t, s, workflow, setting)
+		_, err := b.pool.Exec(t.Context(), `UPDATE schedules SET `+c.column+` = $1 WHERE workflow_id = $2`, c.value, workflow)
+		require.NoError(t, err)
+		reasons[workflow] = c.reason
+	}
+	sound := b.publish(t)
+	b.configure(t, s, sound, single("* * * * *", `{"amount":1}`))
+	b.clock.set(noon.Add(time.Minute))
+	fire(t, s, 4)
+	require.Equal(t, schedule.Started, b.firings(t, s, sound)[0].Status)
+	for workflow, reason := range reasons {
+		require.Equal(t, "failed "+reason, b.text(t, `SELECT concat_ws(' ', status, reason) FROM schedule_firings WHERE workflow_id = $1`, workflow))
+	}
+	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+	b.clock.set(noon.Add(2 * time.Minute))
+	fire(t, s, 1)
+	b.clock.set(noon.Add(24*time.Hour + time.Minute))
+	fire(t, s, 4)
+}
+
 func TestArchivingAndDeletingEndSchedules(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

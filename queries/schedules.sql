@@ -34,8 +34,15 @@ ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
 -- name: SysScheduleNext :one
--- When the first of all schedules is due. No row: there is none.
-SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1;
+-- When the first of all schedules is due that SysScheduleClaim would give. No
+-- row: there is none.
+SELECT s.next_run_at
+FROM schedules s
+JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+JOIN tenants t ON t.id = s.tenant_id
+WHERE w.status = 'active' AND t.revoked_at IS NULL
+ORDER BY s.next_run_at
+LIMIT 1;
 
 -- name: SysScheduleClaim :many
 -- Holds schedules that are due, those that nobody else holds; a tenant that is

@@ -472,10 +472,17 @@ func (q *Queries) SysScheduleListRunning(ctx context.Context, db DBTX, arg SysSc
 }
 
 const sysScheduleNext = `-- name: SysScheduleNext :one
-SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
+SELECT s.next_run_at
+FROM schedules s
+JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+JOIN tenants t ON t.id = s.tenant_id
+WHERE w.status = 'active' AND t.revoked_at IS NULL
+ORDER BY s.next_run_at
+LIMIT 1
 `
 
-// When the first of all schedules is due. No row: there is none.
+// When the first of all schedules is due that SysScheduleClaim would give. No
+// row: there is none.
 func (q *Queries) SysScheduleNext(ctx context.Context, db DBTX) (time.Time, error) {
 	row := db.QueryRow(ctx, sysScheduleNext)
 	var next_run_at time.Time

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -370,15 +371,27 @@ func TestArchivingAndDeletingEndSchedules(t *testing.T) {
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
-func TestRevokedTenantsFireNothing(t *testing.T) {
+// Schedules that are due and must not fire do not even make a process look for the
+// time, each second.
+func TestOfWhatHasEndedNothingFires(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	s := b.replica(t, b.clock.now)
-	b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
-	_, err := b.pool.Exec(t.Context(), `UPDATE tenants SET revoked_at = now()`)
-	require.NoError(t, err)
-	b.clock.set(noon.Add(time.Minute))
-	fire(t, s, 0)
+	for _, ended := range []string{
+		`UPDATE tenants SET revoked_at = now() WHERE id = $1`, `UPDATE workflows SET status = 'archived' WHERE tenant_id = $1`,
+	} {
+		b := setup(t)
+		b.configure(t, b.replica(t, b.clock.now), b.publish(t), single("* * * * *", `{"amount":1}`))
+		_, err := b.pool.Exec(t.Context(), ended, b.tenant)
+		require.NoError(t, err)
+		fire(t, b.replica(t, func(context.Context, queries.DBTX) (time.Time, error) {
+			return time.Time{}, errors.New("the clock was asked")
+		}), 0)
+
+		b.tenant = pgtest.Tenant(t, b.pool).ID // beside them others fire
+		s := b.replica(t, b.clock.now)
+		b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
+		b.clock.set(noon.Add(time.Minute))
+		fire(t, s, 1)
+	}
 }
 
 // Of the firings of a slot the newest are kept.

@@ -68,21 +68,26 @@ const expiredUnsent = "the code expired before it could be sent"
 const unsentPage = 1000
 
 // WipeExpired wipes the messages that outlived their code because no delivery
-// came to its end: its job was discarded.
+// came to its end: its job was discarded. One that cannot be wiped does not keep
+// the others.
 func (s *Service) WipeExpired(ctx context.Context) error {
 	rows, err := s.q.SysOTPListUnsent(ctx, s.Pool, unsentPage)
 	if err != nil {
 		return fmt.Errorf("list expired messages: %w", postgres.Translate(err))
 	}
+	var failures []error
 	for _, row := range rows {
+		if ctx.Err() != nil {
+			return errors.Join(append(failures, ctx.Err())...)
+		}
 		err := s.giveUp(ctx, delivery{
 			tenantID: row.TenantID, otpID: row.ID, authorizationID: row.AuthorizationID, method: row.ContactMethod, contact: row.ContactMasked,
 		}, expiredUnsent)
 		if err != nil {
-			return err
+			failures = append(failures, fmt.Errorf("wipe the message of code %s: %w", row.ID, err))
 		}
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // delivery is one message on its way.

@@ -190,7 +190,13 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	if unit, _, _ := strings.Cut(r.Header.Get("Range"), "="); unit != "bytes" {
 		r.Header.Del("Range") // of a unit that nobody here knows (RFC 9110, 14.2)
 	}
-	http.ServeContent(out, r, "", file.CreatedAt, file)
+	ctx := r.Context()
+	source := &downloadReader{ReadSeeker: file, failed: func(err error) {
+		if ctx.Err() == nil {
+			s.config.Log.ErrorContext(ctx, "a download breaks off", "error", err)
+		}
+	}}
+	http.ServeContent(out, r, "", file.CreatedAt, source)
 	return s.refusedDownload(r, header, out.refused)
 }
 
@@ -211,6 +217,22 @@ func (s *Server) refusedDownload(r *http.Request, header http.Header, status int
 	default:
 		return fault.New(fault.Internal, "the file cannot be read")
 	}
+}
+
+// downloadReader tells why a file cannot be read: http.ServeContent has begun its
+// answer by then, and lets it end too early without a word.
+type downloadReader struct {
+	io.ReadSeeker
+	failed func(error)
+}
+
+// Read implements io.Reader.
+func (d *downloadReader) Read(p []byte) (int, error) {
+	n, err := d.ReadSeeker.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		d.failed(err)
+	}
+	return n, err
 }
 
 // downloadWriter writes for as long as the receiver keeps receiving, and holds

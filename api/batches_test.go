@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +22,7 @@ import (
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/logging"
 )
 
 const batchWorkflow = `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"borrowerId": {"type": "string"}}},
@@ -231,6 +234,35 @@ func TestDownloads(t *testing.T) {
 	c.Get(t, path+"?page=1").Expect(http.StatusBadRequest)
 	anonymous.Get(t, path).Expect(http.StatusUnauthorized)
 	tenant.With(t, identity.ScopeBatchesRun).Get(t, path).Expect(http.StatusForbidden)
+}
+
+// A file that cannot be read to its end is not taken for whole, and the log says why.
+func TestDownloadThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	log := &safeBuffer{}
+	s := apitest.Start(t, func(c *service.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+	stored := uploadFile(t, c, "a.csv", "borrowerId\n"+strings.Repeat(strings.Repeat("B", 10_000)+"\n", 80))
+	started := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"attachmentFileNames": []string{stored}}).Expect(http.StatusAccepted)
+	address := c.Get(t, "/v1/stores/packages/"+started.Text("rawPackageId")+"/attachments").Expect(http.StatusOK).Text("data[0].downloadUrl")
+	awaitBatch(t, c, started.Text("executionBatchId"))
+	_, err := s.Pool.Exec(t.Context(), `DELETE FROM attachment_chunks c USING attachment_uploads u
+		WHERE u.id = c.upload_id AND u.attachment_id = (SELECT id FROM attachments WHERE stored_name = $1) AND c.position = 1`, stored)
+	require.NoError(t, err)
+	for i, part := range []string{"", "bytes=700000-", "bytes=0-9,700000-700009"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		if part != "" {
+			request.Header.Set("Range", part)
+		}
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, part)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, i+1, strings.Count(log.String(), "read chunk 1 of attachment"), part)
+	}
 }
 
 func TestExecuteBatchRefusals(t *testing.T) {

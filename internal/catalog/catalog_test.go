@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -265,4 +266,46 @@ func TestListCountsNoFurtherThanAsked(t *testing.T) {
 	_, total, err := b.List(t.Context(), b.tenantID, catalog.Filter{}, catalog.Window{Limit: 1}, 3)
 	require.NoError(t, err)
 	require.Equal(t, 3, total)
+}
+
+// runs is a workflow of so many tasks that run the latest version of another.
+func runs(alias string, tasks int) catalog.Content {
+	var nodes, edges []string
+	for i := range tasks {
+		nodes = append(nodes, fmt.Sprintf(`{"id":"t%d","type":"sub-workflow","config":{"alias":%q,"version":"latest"}}`, i, alias))
+		edges = append(edges, fmt.Sprintf(`{"source":"start","target":"t%d"}`, i))
+	}
+	return catalog.Content{
+		Name: "x", Tasks: json.RawMessage("[" + strings.Join(nodes, ",") + "]"), Edges: json.RawMessage("[" + strings.Join(edges, ",") + "]"),
+	}
+}
+
+// Workflows of many tasks that run each other are published as fast as others,
+// however many ways lead through them.
+func TestPublishWorkflowsWithinEachOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inner := b.active(t, "level0")
+	publish := func(alias string, content catalog.Content) (*catalog.Workflow, error) {
+		draft, err := b.Create(t.Context(), b.tenantID, alias, content)
+		require.NoError(t, err)
+		return b.Publish(t.Context(), b.tenantID, draft.ID)
+	}
+	for level := range workflow.SubDepthMax {
+		_, err := publish(fmt.Sprintf("level%d", level+1), runs(fmt.Sprintf("level%d", level), 100))
+		require.NoError(t, err)
+	}
+	message := func(err error) string {
+		require.ErrorIs(t, err, fault.Unprocessable)
+		return fault.From(err).Details[0].Message
+	}
+	_, err := publish("level9", runs("level8", 100))
+	require.Equal(t, "would nest workflows more than 8 deep", message(err))
+
+	draft, err := b.CreateDraft(t.Context(), b.tenantID, inner.ID)
+	require.NoError(t, err)
+	_, err = b.Update(t.Context(), b.tenantID, draft.ID, func(int) bool { return true }, func(catalog.Content) catalog.Content { return runs("level7", 100) })
+	require.NoError(t, err)
+	_, err = b.Publish(t.Context(), b.tenantID, draft.ID)
+	require.Equal(t, "would run workflow level0 inside itself", message(err))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 
 	"github.com/google/uuid"
@@ -38,6 +39,9 @@ type linker struct {
 	tenantID uuid.UUID
 	pins     map[string]int
 	subs     map[workflow.Ref]*workflow.Plan
+	// Of checkChain: those beneath which nothing is wrong, and the numbers of aliases.
+	sound   map[workflow.Ref]*nesting
+	numbers map[string]int
 }
 
 func (l *linker) visit(ctx context.Context, plan *workflow.Plan, depth int) error {
@@ -117,7 +121,10 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 	if len(plan.References) == 0 {
 		return nil, nil
 	}
-	l := linker{catalog: c, db: db, tenantID: w.TenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{}}
+	l := linker{
+		catalog: c, db: db, tenantID: w.TenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{},
+		numbers: map[string]int{}, sound: map[workflow.Ref]*nesting{},
+	}
 	for _, reference := range plan.References {
 		sub, active, err := l.find(ctx, reference.Ref)
 		if err != nil {
@@ -130,7 +137,7 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 		case sub == nil || !active:
 			message = "names no active workflow"
 		default:
-			message, err = l.checkChain(ctx, sub, []string{w.Alias, reference.Ref.Alias})
+			_, message, err = l.checkChain(ctx, sub, []string{w.Alias, reference.Ref.Alias})
 		}
 		if err != nil {
 			return nil, err
@@ -148,27 +155,69 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 	return details, nil
 }
 
+// nesting is what those that run a workflow have to know of one beneath which
+// nothing is wrong.
+type nesting struct {
+	height int     // of the workflows within each other, this one included
+	latest big.Int // the aliases whose latest version runs within it, by their number
+}
+
+// fits reports whether nothing is wrong within the given ones either.
+func (l *linker) fits(n *nesting, aliases []string) bool {
+	return len(aliases)+n.height <= workflow.SubDepthMax+1 &&
+		!slices.ContainsFunc(aliases, func(alias string) bool { return n.latest.Bit(l.number(alias)) == 1 })
+}
+
+// number is the bit that stands for an alias.
+func (l *linker) number(alias string) int {
+	n, known := l.numbers[alias]
+	if !known {
+		n = len(l.numbers)
+		l.numbers[alias] = n
+	}
+	return n
+}
+
 // checkChain says what is wrong with the workflows that a plan runs within the
-// given ones; empty for nothing.
-func (l *linker) checkChain(ctx context.Context, plan *workflow.Plan, aliases []string) (string, error) {
+// given ones, of which its own is the last; empty for nothing. Many ways may lead
+// to a workflow: where nothing is wrong beneath it, it is walked through once, and
+// again only on the way to what is wrong.
+func (l *linker) checkChain(ctx context.Context, plan *workflow.Plan, aliases []string) (own *nesting, message string, err error) {
 	if len(aliases) > workflow.SubDepthMax+1 {
-		return fmt.Sprintf("would nest workflows more than %d deep", workflow.SubDepthMax), nil
+		return nil, fmt.Sprintf("would nest workflows more than %d deep", workflow.SubDepthMax), nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	own = &nesting{height: 1}
 	for _, reference := range plan.References {
-		if reference.Ref.Version == workflow.Latest && slices.Contains(aliases, reference.Ref.Alias) {
-			return "would run workflow " + reference.Ref.Alias + " inside itself", nil
+		ref := reference.Ref
+		if ref.Version == workflow.Latest {
+			if slices.Contains(aliases, ref.Alias) {
+				return nil, "would run workflow " + ref.Alias + " inside itself", nil
+			}
+			own.latest.SetBit(&own.latest, l.number(ref.Alias), 1)
 		}
-		sub, _, err := l.find(ctx, reference.Ref)
-		if err != nil {
-			return "", err
+		inner, known := l.sound[ref]
+		if !known || !l.fits(inner, aliases) {
+			inner, message, err = l.checkReference(ctx, ref, aliases)
+			if err != nil || message != "" {
+				return nil, message, err
+			}
+			l.sound[ref] = inner
 		}
-		if sub == nil {
-			continue
-		}
-		message, err := l.checkChain(ctx, sub, append(slices.Clip(aliases), reference.Ref.Alias))
-		if err != nil || message != "" {
-			return message, err
-		}
+		own.height = max(own.height, 1+inner.height)
+		own.latest.Or(&own.latest, &inner.latest)
 	}
-	return "", nil
+	return own, "", nil
+}
+
+// checkReference is checkChain of the workflow that a reference leads to. Where
+// there is none, nothing is wrong.
+func (l *linker) checkReference(ctx context.Context, ref workflow.Ref, aliases []string) (*nesting, string, error) {
+	sub, _, err := l.find(ctx, ref)
+	if err != nil || sub == nil {
+		return &nesting{}, "", err
+	}
+	return l.checkChain(ctx, sub, append(slices.Clip(aliases), ref.Alias))
 }

@@ -181,6 +181,25 @@ func testChangesSupersedeTheCode(t *testing.T, d *desk) {
 	}
 }
 
+// testChangesOfNothing leave the code, the evidence and updatedAt as they are.
+func testChangesOfNothing(t *testing.T, d *desk) {
+	t.Helper()
+	s := d.signer(t)
+	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"tags": []string{"web"}, "externalId": "crm-991"}).Expect(http.StatusOK)
+	otpID, code := s.start(t, "nothing@example.com")
+	before := s.Get(t, s.path("")).Expect(http.StatusOK)
+	for _, change := range []map[string]any{
+		{},
+		{"formId": "", "externalId": "crm-991"},
+		{"label": "credit-report", "tags": []string{"web"}, "expiresAt": before.Text("expiresAt")},
+	} {
+		after := s.Do(t, http.MethodPatch, s.path(""), change).Expect(http.StatusOK)
+		require.JSONEq(t, string(before.Body), string(after.Body), "%v", change)
+	}
+	require.Equal(t, 1, s.rows(t, "evidence_records", "kind = 'authorization_changed'"))
+	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
+}
+
 // testEvidenceWhileDeleting reads evidence while its authorization goes: it is
 // whole, or it is not there.
 func testEvidenceWhileDeleting(t *testing.T, d *desk) {

@@ -111,9 +111,12 @@ func testAuthorizationChange(t *testing.T, d *desk) {
 	require.Equal(t, []string{"New", "B-2", `["a"]`, "2031-01-01T00:00:00.000Z", "x", "credit-report"}, []string{
 		changed.Text("label"), changed.Text("borrowerId"), changed.Text("tags"), changed.Text("expiresAt"), changed.Text("externalId"), changed.Text("key"),
 	})
-	changed = s.Do(t, http.MethodPatch, s.path(""), map[string]any{"externalId": "", "label": nil}).Expect(http.StatusOK)
+	changed = s.Do(t, http.MethodPatch, s.path(""), map[string]any{"externalId": ""}).Expect(http.StatusOK)
 	require.Nil(t, changed.Value("externalId"))
 	require.Equal(t, "New", changed.Text("label"))
+	for _, member := range []string{"label", "formId", "borrowerId", "policyLink", "externalId", "tags", "expiresAt"} {
+		s.Do(t, http.MethodPatch, s.path(""), map[string]any{member: nil}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", member)
+	}
 	for body, field := range map[string]string{
 		`{"label":""}`: "label", `{"expiresAt":"2020-01-01T00:00:00Z"}`: "expiresAt", `{"key":"other"}`: "key",
 		`{"identityValue":"B-9"}`: "identityValue", `{"policyLink":"x"}`: "policyLink", `{"expiresAt":"0001-01-01T00:00:00Z"}`: "expiresAt",

@@ -73,11 +73,11 @@ func authorizationWriteRoutes(s *Server) {
 		id: "updateAuthorization", method: http.MethodPatch, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
 		summary: "Change an authorization",
 		description: "**[ext]** Changes the members that the body has and leaves the others as they are; an empty text removes. " +
-			"A code that is open is superseded: ask for another one. An authorization that is signed can not be changed any more.",
+			"A code that is open is superseded, unless nothing changes: ask for another one. An authorization that is signed can not be changed any more.",
 		scope: identity.ScopeAuthorizationsWrite, category: authorizations,
 		requestExample:  `{"externalId":"crm-991","tags":["web"]}`,
 		responseExample: authorizationExample,
-		inspect:         inspectAuthorization,
+		inspect:         inspectAuthorizationChange,
 		errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.updateAuthorization)
 	register(s, operation{
@@ -94,6 +94,19 @@ func authorizationWriteRoutes(s *Server) {
 func inspectAuthorization(body any) []fault.Detail {
 	members, _ := body.(map[string]any)
 	return consent.Inspect(members)
+}
+
+// inspectAuthorizationChange also refuses null, which would be taken for a
+// removal: elsewhere it counts as absent, and what is absent here stays.
+func inspectAuthorizationChange(body any) []fault.Detail {
+	details := inspectAuthorization(body)
+	members, _ := body.(map[string]any)
+	for _, name := range sortedKeys(members) {
+		if members[name] == nil {
+			details = append(details, fault.Detail{Field: name, Message: "must not be null", SubCode: fault.InvalidFieldType})
+		}
+	}
+	return details
 }
 
 // parse reads the id.
@@ -171,8 +184,8 @@ func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdat
 		if in.Body.Tags != nil {
 			c.Tags = tagTexts(*in.Body.Tags)
 		}
-		if in.Body.ExpiresAt != nil {
-			c.ExpiresAt = &in.Body.ExpiresAt.Time
+		if e := in.Body.ExpiresAt; e != nil && !e.readsLike(*c.ExpiresAt) {
+			c.ExpiresAt = &e.Time
 		}
 		return c
 	})

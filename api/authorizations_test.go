@@ -40,6 +40,7 @@ func TestAuthorizations(t *testing.T) {
 		"uploads while signing":   testUploadsWhileSigning,
 		"refused attachments":     testRefusedAttachments,
 		"changes supersede":       testChangesSupersedeTheCode,
+		"changes of nothing":      testChangesOfNothing,
 		"evidence while deleting": testEvidenceWhileDeleting,
 		"attempts while deleting": testAttemptsWhileDeleting,
 		"signed sort last":        testListBySignature,

@@ -145,6 +145,12 @@ func stampOrNil(t *time.Time) *Timestamp {
 	return &Timestamp{*t}
 }
 
+// readsLike reports whether the API writes t and another time alike, so that a caller
+// who repeats what was answered says nothing new.
+func (t Timestamp) readsLike(other time.Time) bool {
+	return t.Truncate(time.Millisecond).Equal(other.Truncate(time.Millisecond))
+}
+
 // MarshalJSON writes the time.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(exactjson.FormatTime(t.Time))

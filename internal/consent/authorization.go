@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -115,8 +116,8 @@ func (s *Service) get(ctx context.Context, db queries.DBTX, tenantID, id uuid.UU
 
 // Update changes an authorization by a function that receives its content and
 // returns what it shall be; key, identity and address stay. A code that is open
-// is superseded: nobody signs what it was not asked for. One that is signed is
-// fault.Conflict.
+// is superseded: nobody signs what it was not asked for. A function that changes
+// nothing leaves all as it is. One that is signed is fault.Conflict.
 func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Actor, change func(Content) Content) (changed *Authorization, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		locked, err := s.lockUnsigned(ctx, tx, tenantID, id, "changed")
@@ -130,6 +131,10 @@ func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 		}
 		if len(details) > 0 {
 			return fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		}
+		if reflect.DeepEqual(c.evidence(), locked.evidence()) {
+			changed, err = s.get(ctx, tx, tenantID, id)
+			return err
 		}
 		err = s.q.AuthorizationUpdate(ctx, tx, queries.AuthorizationUpdateParams{
 			TenantID: tenantID, ID: id, Label: c.Label, FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID),

@@ -115,7 +115,7 @@ func testRefusedAttachments(t *testing.T, d *desk) {
 	s := d.signer(t)
 	body := map[string]any{"fileName": "passport of Ana.pdf"}
 	s.Post(t, "/v1/authorizations/"+unknownID+"/attachments", body).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
-	for _, name := range []string{"", "virus.exe", "a\nb.pdf", "a\x7fb.pdf"} {
+	for _, name := range []string{"", "virus.exe", "a\nb.pdf", "a\x7fb.pdf", "a/b.pdf", "/etc/passwd.txt", `..\..\x.pdf`} {
 		s.Post(t, s.path("/attachments"), map[string]any{"fileName": name}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "fileName")
 	}
 	require.Zero(t, s.rows(t, "attachments", "true"))

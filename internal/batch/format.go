@@ -3,14 +3,10 @@ package batch
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"tranche/internal/fault"
+	"tranche/internal/storage"
 )
-
-// fileNameBytesMax bounds the name under which a file is uploaded.
-const fileNameBytesMax = 255
 
 // gzipExtension may follow the extension of every format.
 const (
@@ -52,7 +48,7 @@ func formats() []format {
 // ContentType returns the type with which a file of this name is uploaded. A
 // name that no format fits is fault.Invalid with a detail for fileName.
 func ContentType(fileName string) (string, error) {
-	if reason := checkFileName(fileName); reason != "" {
+	if reason := storage.CheckFileName(fileName); reason != "" {
 		return "", fault.New(fault.Invalid, "the file name is not valid").
 			WithDetails(fault.Detail{Field: "fileName", Message: reason})
 	}
@@ -65,21 +61,6 @@ func ContentType(fileName string) (string, error) {
 		return gzipContentType, nil
 	}
 	return f.contentType, nil
-}
-
-func checkFileName(name string) string {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return "must not be empty"
-	case len(name) > fileNameBytesMax:
-		return "has at most 255 bytes"
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return "must not contain control characters"
-	case strings.ContainsAny(name, `/\`):
-		return "must be a name without directories"
-	default:
-		return ""
-	}
 }
 
 // formatOf finds the format of a file by its name.

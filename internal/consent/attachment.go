@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -23,9 +22,9 @@ const attachmentsMax = 20
 
 // contentType is the type of a file by the end of its name.
 func contentType(fileName string) (string, error) {
-	if strings.ContainsFunc(fileName, unicode.IsControl) {
+	if reason := storage.CheckFileName(fileName); reason != "" {
 		return "", fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "fileName", Message: "must not have control characters"})
+			WithDetails(fault.Detail{Field: "fileName", Message: reason})
 	}
 	switch strings.ToLower(path.Ext(fileName)) {
 	case ".pdf":

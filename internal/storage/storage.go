@@ -12,6 +12,8 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -35,6 +37,7 @@ const (
 	// is written anew.
 	abandonedAfter    = 24 * time.Hour
 	extensionBytesMax = 16
+	fileNameBytesMax  = 255
 )
 
 // Attachment is a file: immutable bytes under a stored name.
@@ -95,6 +98,23 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return postgres.Translate(fmt.Errorf("remove announced files: %w", err))
 	}
 	return nil
+}
+
+// CheckFileName says what is wrong with the name of a file that somebody sends,
+// which others save under it; empty if nothing is.
+func CheckFileName(name string) (reason string) {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return "must not be empty"
+	case len(name) > fileNameBytesMax:
+		return "has at most 255 bytes"
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return "must not contain control characters"
+	case strings.ContainsAny(name, `/\`):
+		return "must be a name without directories"
+	default:
+		return ""
+	}
 }
 
 // extension returns the end of a file's name from its last dot on, or from the

@@ -125,6 +125,14 @@ func testAuthorizationChange(t *testing.T, d *desk) {
 	} {
 		s.Do(t, http.MethodPatch, s.path(""), apitest.Raw(body)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
 	}
+	for _, text := range []string{
+		"2030-01-01T00:00:00+24:00", "2030-01-01T00:00:00+23:60", "2030-01-01T00:00:00,5Z", "2030-01-01T1:00:00Z", "2030-01-01T00:00:00", "2030-02-29T00:00:00Z",
+	} {
+		s.Do(t, http.MethodPatch, s.path(""), map[string]any{"expiresAt": text}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "expiresAt")
+	}
+	for text, utc := range map[string]string{"2030-01-01T00:00:00.5-23:59": "2030-01-01T23:59:00.500Z", "2030-01-01T00:00:00Z": "2030-01-01T00:00:00.000Z"} {
+		require.Equal(t, utc, s.Do(t, http.MethodPatch, s.path(""), map[string]any{"expiresAt": text}).Expect(http.StatusOK).Text("expiresAt"))
+	}
 	s.Do(t, http.MethodPatch, "/v1/authorizations/"+unknownID, map[string]any{"label": "x"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 }
 

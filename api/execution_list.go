@@ -170,7 +170,7 @@ func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 		}
 		if day, err := time.Parse(time.DateOnly, bound.text); err == nil {
 			*bound.to = day.Add(bound.wholeDay)
-		} else if moment, err := time.Parse(time.RFC3339, bound.text); err == nil {
+		} else if moment, err := parseTime(bound.text); err == nil {
 			*bound.to = moment.UTC().Add(bound.instant)
 		} else {
 			details = append(details, fault.Detail{Field: bound.field, Message: "must be a date (2026-11-21) or a time by RFC 3339"})

@@ -89,7 +89,8 @@ func TestExecutionListRefusals(t *testing.T) {
 	for query, field := range map[string]string{
 		"page=0": "page", "per-page=0": "per-page", "per-page=101": "per-page", "status=done": "status",
 		"sort-by=color": "sort-by", "sort-direction=up": "sort-direction",
-		"date-from=yesterday": "date-from", "date-to=2026-11-31": "date-to", "cursor=x": "cursor", "cursor=&page=2": "cursor",
+		"date-from=yesterday": "date-from", "date-to=2026-11-31": "date-to",
+		"date-from=2026-11-21T00:00:00%2B24:00": "date-from", "date-to=2026-11-21T1:00:00Z": "date-to", "cursor=x": "cursor", "cursor=&page=2": "cursor",
 		"borrower=1": "borrower", "search=%00": "search", "tags=a&tags=b": "tags", "p%61ge=2&page=2": "page", "=1": "query",
 		// Cursors that no list gave: of page 0, of a page out of bounds, with bits set that mean nothing.
 		"cursor=" + strings.Repeat("A", 27): "cursor", "cursor=" + strings.Repeat("_", 26) + "8": "cursor", "cursor=" + strings.Repeat("A", 26) + "J": "cursor",

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -132,7 +131,7 @@ func (v *validator) text(schema *huma.Schema, path, text string) {
 		v.add(path, "", "must match %s", schema.Pattern)
 	}
 	if schema.Format == "date-time" {
-		if _, err := time.Parse(time.RFC3339, text); err != nil {
+		if _, err := parseTime(text); err != nil {
 			v.add(path, "", "must be a date and time by RFC 3339")
 		}
 	}

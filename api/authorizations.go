@@ -20,6 +20,9 @@ const authorizationExample = `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","tena
 	`"externalId":"crm-991","tags":["web"],"authorizedAt":null,"createdAt":"2026-11-21T02:09:25.123Z",` +
 	`"updatedAt":"2026-11-21T02:09:25.123Z","hasAttachments":false,"hasSignatures":false}`
 
+// authorizationsPath comes before the id in the path of an authorization.
+const authorizationsPath = "/v1/authorizations/"
+
 // Tag is a tag; a type of its own because Huma has no limits for the items of
 // an array of plain text.
 type Tag string
@@ -62,7 +65,7 @@ func authorizationWriteRoutes(s *Server) {
 		summary:     "Create an authorization",
 		description: "Records a consent that is to be signed: by POST …/signatures and POST …/signatures/attempt.",
 		scope:       identity.ScopeAuthorizationsWrite, category: authorizations, status: http.StatusCreated,
-		idempotent: idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},
+		idempotent: idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict, location: authorizationsPath},
 		requestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
 			`"borrowerId":"B-1001","policyLink":"https://acme.example/privacy/v3","tags":["web"]}`,
 		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
@@ -167,7 +170,7 @@ func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreat
 	if err != nil {
 		return nil, err
 	}
-	return &authorizationCreateOutput{Location: "/v1/authorizations/" + id.String(), Body: AuthorizationCreated{ID: id.String()}}, nil
+	return &authorizationCreateOutput{Location: authorizationsPath + id.String(), Body: AuthorizationCreated{ID: id.String()}}, nil
 }
 
 func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdateInput) (*authorizationOutput, error) {

@@ -110,6 +110,7 @@ func testConsentIdempotency(t *testing.T, d *desk) {
 		again := s.Post(t, tc.path, tc.body, key).Expect(http.StatusCreated)
 		require.JSONEq(t, string(first.Body), string(again.Body))
 		require.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
+		require.Equal(t, first.Header.Get("Location"), again.Header.Get("Location"))
 		s.Post(t, tc.path, tc.other, key).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "")
 		require.Equal(t, before, count(tc.table))
 	}

@@ -34,6 +34,9 @@ const (
 type idempotence struct {
 	mismatch fault.Kind // the requests differ
 	inFlight fault.Kind // the first is not answered yet
+	// location, unless empty, is what comes before the id of the answer in the
+	// Location of what was made.
+	location string
 }
 
 type idempotencyKeyKey struct{}
@@ -176,7 +179,17 @@ func (s *Server) settle(ctx context.Context, op *operation, err error) error {
 	if kept.ExecutionID != uuid.Nil {
 		noteExecution(ctx, kept.ExecutionID)
 	}
-	return &replayed{answer}
+	header := http.Header{idempotencyReplayedHeader: {"true"}}
+	if op.idempotent.location != "" {
+		var made struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(answer.Body, &made); err != nil {
+			return s.problem(ctx, fmt.Errorf("read a kept answer: %w", err))
+		}
+		header.Set("Location", op.idempotent.location+made.ID)
+	}
+	return &replayed{answer, header}
 }
 
 // resultAnswer is the answer of a synchronous execute whose execution has ended.
@@ -198,7 +211,10 @@ func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) 
 
 // replayed is a kept answer. It travels as an error, because it takes the place
 // of whatever the handler would have answered.
-type replayed struct{ *idempotency.Answer }
+type replayed struct {
+	*idempotency.Answer
+	header http.Header
+}
 
 // Error implements error.
 func (r *replayed) Error() string { return "the answer is a kept one" }
@@ -206,10 +222,9 @@ func (r *replayed) Error() string { return "the answer is a kept one" }
 // GetStatus returns the HTTP status; huma.StatusError.
 func (r *replayed) GetStatus() int { return r.Status }
 
-// GetHeaders says that the answer is a kept one; huma.HeadersError.
-func (r *replayed) GetHeaders() http.Header {
-	return http.Header{idempotencyReplayedHeader: {"true"}}
-}
+// GetHeaders returns the headers of the answer, which say that it is a kept one;
+// huma.HeadersError.
+func (r *replayed) GetHeaders() http.Header { return r.header }
 
 // MarshalJSON writes the answer as it was.
 func (r *replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,14 +50,21 @@ func idempotencyKey(ctx context.Context) *idempotency.Key {
 
 // readIdempotencyKey reads the header where the operation takes it.
 func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
-	text := ctx.Header(idempotencyKeyHeader)
-	if declared(ctx.Operation()).idempotent == (idempotence{}) || text == "" {
+	r, _ := humachi.Unwrap(ctx)
+	texts := r.Header.Values(idempotencyKeyHeader)
+	if declared(ctx.Operation()).idempotent == (idempotence{}) || strings.Join(texts, "") == "" {
 		next(ctx)
 		return
 	}
-	if !isText(text) || utf8.RuneCountInString(text) > idempotencyKeyMax {
-		err := fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: idempotencyKeyHeader, Message: "must be text of at most 255 characters"})
+	text, wrong := texts[0], ""
+	switch {
+	case len(texts) > 1:
+		wrong = "occurs more than once"
+	case !isText(text) || utf8.RuneCountInString(text) > idempotencyKeyMax:
+		wrong = "must be text of at most 255 characters"
+	}
+	if wrong != "" {
+		err := fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: idempotencyKeyHeader, Message: wrong})
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}

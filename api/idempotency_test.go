@@ -107,6 +107,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 256))).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 255))).Expect(http.StatusOK)
 
+	c.Post(t, execute, apitest.Raw(`{"a":1}`), key("two"), key("four")).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
+
 	// What has no effect takes no key.
 	c.Post(t, execute, apitest.Raw(`{"a":"x"}`), key("three")).Expect(http.StatusUnprocessableEntity)
 	c.Post(t, execute, apitest.Raw(`{"a":3}`), key("three")).Expect(http.StatusOK)

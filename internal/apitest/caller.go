@@ -24,7 +24,8 @@ type Caller struct {
 // Raw is a body that is sent as it is.
 type Raw string
 
-// Header is a header of a single request; an empty value removes it.
+// Header is a header of a single request; an empty value removes it, and one
+// name given twice is sent twice.
 type Header struct{ Name, Value string }
 
 // Get sends a GET.
@@ -83,9 +84,11 @@ func (c *Caller) Do(tb testing.TB, method, path string, body any, headers ...Hea
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	for _, header := range headers {
-		request.Header.Set(header.Name, header.Value)
-		if header.Value == "" {
-			request.Header.Del(header.Name)
+		request.Header.Del(header.Name) // what is set above
+	}
+	for _, header := range headers {
+		if header.Value != "" {
+			request.Header.Add(header.Name, header.Value)
 		}
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

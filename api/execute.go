@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/google/uuid"
 
 	"tranche/internal/execution"
@@ -121,6 +122,14 @@ func executeRoutes(s *Server) {
 		}},
 		errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.execute)
+}
+
+// Resolve makes Prefer the list that all fields of that name form (RFC 9110, 5.3);
+// huma.Resolver.
+func (in *executeInput) Resolve(ctx huma.Context) []error {
+	r, _ := humachi.Unwrap(ctx)
+	in.Prefer = strings.Join(r.Header.Values("Prefer"), ",")
+	return nil
 }
 
 // execute runs a workflow for one subject.
@@ -263,7 +272,7 @@ type preference struct {
 }
 
 // parsePrefer reads the header; preferences it does not know are passed over,
-// as the RFC wants.
+// and those that come again, as section 2 of the RFC wants.
 func parsePrefer(header string) (preference, error) {
 	var p preference
 	for part := range strings.SplitSeq(header, ",") {
@@ -273,6 +282,9 @@ func parsePrefer(header string) (preference, error) {
 		case "respond-async":
 			p.async = true
 		case "wait":
+			if p.wait > 0 {
+				continue
+			}
 			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
 			if err != nil || seconds < 1 || seconds > waitSecondsMax {
 				return p, fault.New(fault.Invalid, "the request is invalid").

@@ -185,6 +185,15 @@ func TestExecuteAsynchronously(t *testing.T) {
 	require.Equal(t, "wait=1", waited.Header.Get("Preference-Applied"))
 	require.Equal(t, "completed", awaitEnd(t, c, waited.Text("executionId")).Text("status"))
 
+	for _, prefer := range [][]apitest.Header{
+		{{Name: "Prefer", Value: "wait=1, wait=60"}},
+		{{Name: "Prefer", Value: "wait=1"}, {Name: "Prefer", Value: "wait=60"}},
+		{{Name: "Prefer", Value: "handling=lenient"}, {Name: "Prefer", Value: "wait=1, wait=soon"}},
+	} { // of a preference that is given twice the first counts (RFC 7240, section 2)
+		first := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`), prefer...).Expect(http.StatusAccepted)
+		require.Equal(t, "wait=1", first.Header.Get("Preference-Applied"))
+	}
+
 	inTime := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "wait=60; x=y, handling=lenient"}).Expect(http.StatusOK)
 	require.Equal(t, "1.2", inTime.Text("output.total"))
 	queued := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "respond-async"}).Expect(http.StatusAccepted)

@@ -1,11 +1,16 @@
 package api_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/apitest"
@@ -81,6 +86,12 @@ func TestItemOfABatchIsShown(t *testing.T) {
 	require.Contains(t, state.Text("retryReason"), "batch")
 }
 
+// executionCursor is a cursor of the list of executions that goes on at a page.
+func executionCursor(page uint32) string {
+	list := sha256.Sum256([]byte("/v1/executions"))
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(append(list[:8:8], uuid.Max[:]...), page))
+}
+
 func TestExecutionListRefusals(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -93,13 +104,15 @@ func TestExecutionListRefusals(t *testing.T) {
 		"date-from=2026-11-21T00:00:00%2B24:00": "date-from", "date-to=2026-11-21T1:00:00Z": "date-to", "cursor=x": "cursor", "cursor=&page=2": "cursor",
 		"borrower=1": "borrower", "search=%00": "search", "tags=a&tags=b": "tags", "p%61ge=2&page=2": "page", "=1": "query",
 		// Cursors that no list gave: of page 0, of a page out of bounds, with bits set that mean nothing.
-		"cursor=" + strings.Repeat("A", 27): "cursor", "cursor=" + strings.Repeat("_", 26) + "8": "cursor", "cursor=" + strings.Repeat("A", 26) + "J": "cursor",
+		"cursor=" + executionCursor(0): "cursor", "cursor=" + executionCursor(math.MaxUint32): "cursor",
+		"cursor=" + strings.TrimSuffix(executionCursor(2), "g") + "h": "cursor",
 	} {
 		c.Get(t, "/v1/executions?"+query).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", field)
 	}
 	for query, field := range map[string]string{"page=x": "page", "exclude-tests=perhaps": "exclude-tests"} {
 		c.Get(t, "/v1/executions?"+query).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", field)
 	}
+	c.Get(t, "/v1/executions?cursor="+executionCursor(2)).Expect(http.StatusOK)
 	publish(t, c, sumWorkflow)
 	id := c.Post(t, "/v1/workflows/sum/v1/execute?test=true", apitest.Raw(`{"a":1}`)).Expect(http.StatusOK).Text("executionId")
 	for query, total := range map[string]string{

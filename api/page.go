@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -19,7 +21,8 @@ type PageInput struct {
 	Page   int    `query:"page" minimum:"1" maximum:"10000000" default:"1" doc:"Which page, from 1."`
 	Cursor string `query:"cursor" maxLength:"64" doc:"**[ext]** Walks the list steadily instead of page: empty to begin, then the nextCursor of the answer before."`
 
-	walks  bool // cursor was given, be it empty
+	walks  bool   // cursor was given, be it empty
+	list   []byte // which list it is, as a cursor names it
 	before uuid.UUID
 }
 
@@ -34,13 +37,16 @@ func (p *PageInput) Resolve(ctx huma.Context) []error {
 	if query.Has("page") {
 		return []error{&huma.ErrorDetail{Location: "query.cursor", Message: "cannot be combined with page"}}
 	}
+	path := sha256.Sum256([]byte(address.Path))
+	p.list = path[:8]
 	if p.Cursor == "" {
 		return nil
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
-	if err == nil && len(text) == len(p.before)+4 {
-		copy(p.before[:], text)
-		p.Page = int(binary.BigEndian.Uint32(text[len(p.before):]))
+	position, isOwn := bytes.CutPrefix(text, p.list)
+	if err == nil && isOwn && len(position) == len(p.before)+4 {
+		copy(p.before[:], position)
+		p.Page = int(binary.BigEndian.Uint32(position[len(p.before):]))
 		if p.Page > 1 && p.Page <= math.MaxInt32 {
 			return nil
 		}
@@ -105,12 +111,15 @@ func paginate[T any](p *PageInput, perPage int, rows []T, total int, id func(T) 
 	if p.walks {
 		page.NextCursor = &nextCursor{}
 		if more {
-			page.NextCursor.text = cursorAfter(id(rows[perPage-1]), p.Page+1)
+			page.NextCursor.text = p.cursorAfter(id(rows[perPage-1]))
 		}
 	}
 	return rows, page
 }
 
-func cursorAfter(id uuid.UUID, page int) string {
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(id[:], uint32(page)))
+// cursorAfter is the cursor of the page that follows an item: the list, the item
+// and which page it is.
+func (p *PageInput) cursorAfter(id uuid.UUID) string {
+	position := binary.BigEndian.AppendUint32(id[:], uint32(p.Page+1))
+	return base64.RawURLEncoding.EncodeToString(append(bytes.Clone(p.list), position...))
 }

@@ -109,6 +109,14 @@ func testCursor(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "c0", third.Text("data[0].alias"))
 	require.Contains(t, string(third.Body), `"nextCursor":null`)
 	require.NotContains(t, string(c.Get(t, "/v2/workflows").Body), "nextCursor")
+
+	admin := s.Tenant(t).As(t, identity.RoleAdmin)
+	for _, list := range []string{
+		"/v1/executions", "/v1/execution-batches", "/v1/execution-batches/" + unknownID + "/items", "/v1/authorizations",
+	} {
+		problem := admin.Get(t, list+"?cursor="+first.Text("pagination.nextCursor")).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "cursor")
+		require.Equal(t, "is not a cursor of this list", problem.Details[0].Message)
+	}
 }
 
 // testLongList: the total is counted no further than 10,000 (decisions 1.10).

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/mail"
 	"net/url"
@@ -129,11 +131,29 @@ func compose(m Message, from mail.Address, domain string) (letter *gomail.Msg, i
 		return nil, "", refused("the recipient is not an address")
 	}
 	letter.ToMailAddress(&mail.Address{Address: to.Address})
-	letter.Subject(m.Subject)
+	letter.Subject(encodeSubject(m.Subject))
 	letter.SetDate()
 	id = fmt.Sprintf("%s@%s", m.ID, domain)
 	letter.SetMessageIDWithValue(id)
 	letter.SetGenHeader(gomail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no answers, please
 	letter.SetBodyString(gomail.TypeTextPlain, m.Text)
 	return letter, "<" + id + ">", nil
+}
+
+// subjectWordBytes keeps an encoded word within the 75 characters that it may have.
+const subjectWordBytes = 45
+
+// encodeSubject has a subject shown as it is written. What is not ASCII go-mail
+// encodes as a whole; text that itself looks like encoded words (RFC 2047) it would
+// leave as it is, and mail programs would decode it.
+func encodeSubject(text string) string {
+	const charset = "utf-8"
+	if !strings.Contains(text, "=?") || mime.QEncoding.Encode(charset, text) != text {
+		return text
+	}
+	var words []string
+	for part := range slices.Chunk([]byte(text), subjectWordBytes) {
+		words = append(words, "=?"+charset+"?b?"+base64.StdEncoding.EncodeToString(part)+"?=")
+	}
+	return strings.Join(words, " ")
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"mime"
 	"net"
 	"net/mail"
 	"strings"
@@ -199,6 +200,31 @@ func TestSMTPRefusals(t *testing.T) {
 			requireError(t, err, c.permanent, c.reason)
 			require.Empty(t, c.server.letters)
 		})
+	}
+}
+
+// A subject is read as it was written, also where it looks like one that is
+// encoded.
+func TestSubjectIsLiteral(t *testing.T) {
+	t.Parallel()
+	server := &mailServer{}
+	address, _ := server.start(t, false)
+	sender := newSMTP(t, message.SMTPConfig{URL: "smtp+insecure://" + address})
+	for i, subject := range []string{
+		"Your code for a loan",
+		"Código para crédito =?utf-8?Q?x?=",
+		"Your code for =?utf-8?Q?Transfer_=E2=82=AC_1_000_000?=",
+		strings.Repeat("=?utf-8?b?eA==?= and ", 20),
+	} {
+		m := letter()
+		m.Subject = subject
+		_, err := sender.Send(t.Context(), m)
+		require.NoError(t, err)
+		got, err := mail.ReadMessage(strings.NewReader(server.letters[i]))
+		require.NoError(t, err)
+		shown, err := new(mime.WordDecoder).DecodeHeader(got.Header.Get("Subject"))
+		require.NoError(t, err)
+		require.Equal(t, subject, shown)
 	}
 }
 

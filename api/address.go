@@ -22,13 +22,21 @@ func (s *Server) addressOf(r *http.Request) string {
 	address := peer.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0 && s.isTrustedProxy(address); i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		hop, err := parseHop(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break
 		}
 		address = hop.Unmap().WithZone("")
 	}
 	return address.String()
+}
+
+// parseHop reads an entry of X-Forwarded-For, to which some proxies add the port.
+func parseHop(text string) (netip.Addr, error) {
+	if hop, err := netip.ParseAddrPort(text); err == nil {
+		return hop.Addr(), nil
+	}
+	return netip.ParseAddr(text)
 }
 
 func (s *Server) isTrustedProxy(address netip.Addr) bool {

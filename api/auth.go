@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -49,6 +50,8 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(ctx, noted))
 }
 
+// verify returns whom the bearer token speaks for. Only the refusal of a token that
+// was sent names an error (RFC 6750, 3.1).
 func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
 	r, _ := humachi.Unwrap(ctx)
 	headers := r.Header.Values("Authorization")
@@ -60,7 +63,13 @@ func (s *Server) verify(ctx huma.Context) (identity.Principal, error) {
 	if !ok || !strings.EqualFold(scheme, "Bearer") || len(headers) > 1 {
 		return identity.Principal{}, fault.New(fault.Unauthorized, "the Authorization header must be: Bearer and a token")
 	}
-	return s.config.Verify(ctx.Context(), strings.TrimSpace(token))
+	p, err := s.config.Verify(ctx.Context(), strings.TrimSpace(token))
+	if errors.Is(err, fault.Unauthorized) {
+		problem := s.problem(ctx.Context(), err)
+		problem.header.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		return p, problem
+	}
+	return p, err
 }
 
 // noteRefusal has a request counted that is answered with 401 or 403. The texts

@@ -29,6 +29,10 @@ func encode(tb testing.TB, v any) string {
 	return string(text)
 }
 
+// callbackAddress is the address of the wait of the task "wait".
+const callbackAddress = "https://tranche.example/v1/callbacks/" +
+	"H6q6uoAiHQZ8mshN8eMsI4XIzRB0U7jo_nauEJ3NdPYBl6GyanB8w51SP24NbBoBAZehsmpwfMOdUj9uDWwaEXdhaXQ"
+
 func environment(tb testing.TB) *expression.Env {
 	tb.Helper()
 	object := func(text string) map[string]any {
@@ -55,10 +59,10 @@ func environment(tb testing.TB) *expression.Env {
 		ExecutionID: "0190a6e0-0000-7000-8000-000000000001",
 		Path:        "score",
 		CallbackURL: func(task string) (string, error) {
-			if task == "unknown" {
+			if task != "wait" {
 				return "", errors.New("no such wait")
 			}
-			return "https://tranche.example/callbacks/" + task, nil
+			return callbackAddress, nil
 		},
 	}
 }
@@ -394,7 +398,7 @@ var evaluated = map[string][][2]string{
 		{`fromBase64("w7E/Pg==") + fromBase64("w7E_Pg")`, `"ñ?>ñ?>"`},
 		{`sha256("abc")`, `"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"`},
 		{`uuid() == uuid() and uuid() != uuid("second") and len(uuid()) == 36`, `true`},
-		{`callbackUrl("wait")`, `"https://tranche.example/callbacks/wait"`},
+		{`callbackUrl("wait")`, `"` + callbackAddress + `"`},
 	},
 }
 

@@ -52,7 +52,7 @@ type BatchRecord struct {
 	RawPackageID     string            `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
 	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** What befell it: TARGET_UNREACHABLE says that no connection to the host named by source could be made, and that items wait for it and are tried again; OUTPUT_FAILED that the output could not be written."`
 	Attempt          int               `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
-	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not."`
+	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not, and once the status says it."`
 	CreatedAt        Timestamp         `json:"createdAt" doc:"When it was accepted."`
 	UpdatedAt        Timestamp         `json:"updatedAt" doc:"When it last changed."`
 }
@@ -223,8 +223,11 @@ func batchRecord(b *batches.Batch) BatchRecord {
 		Outputs: BatchOutputs{
 			PreProcessing: BatchPreProcessingOutput{Result: b.PreProcessingResult, ValidatedItemsCount: b.ValidatedItems},
 		},
-		RawPackageID: idOrEmpty(b.RawPackageID), Notices: executionNotices(b.Notices), Attempt: b.Attempt, CancelRequested: stampOrNil(b.CancelRequestedAt),
+		RawPackageID: idOrEmpty(b.RawPackageID), Notices: executionNotices(b.Notices), Attempt: b.Attempt,
 		CreatedAt: stamp(b.CreatedAt), UpdatedAt: stamp(b.UpdatedAt),
+	}
+	if b.Status != batches.StatusCancelled {
+		r.CancelRequested = stampOrNil(b.CancelRequestedAt)
 	}
 	for _, id := range b.EarlierPackageIDs {
 		r.Outputs.PostProcessing.EarlierOutputPackageIDs = append(r.Outputs.PostProcessing.EarlierOutputPackageIDs, id.String())

@@ -319,6 +319,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	require.NotEmpty(t, cancelled.Text("cancelRequestedAt"))
 	o.open()
 	r = until(t, c, id, func(now record) bool { return now.Status == "cancelled" })
+	require.Empty(t, c.Get(t, at).Expect(http.StatusOK).Text("cancelRequestedAt"), "the status says it now")
 	require.Equal(t, items, r.State.Summary.Completed+r.State.Summary.Failed)
 	require.Positive(t, r.State.Summary.Failed)
 	results := table(t, files(t, c, *r.Outputs.Post.PackageID)["results.csv"])

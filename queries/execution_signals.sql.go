@@ -16,7 +16,7 @@ const executionGetForSignal = `-- name: ExecutionGetForSignal :one
 SELECT e.workflow_id, e.status, e.attempt, e.batch_id, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = $1 AND e.id = $2
-FOR UPDATE OF e
+FOR UPDATE OF e, p
 `
 
 type ExecutionGetForSignalParams struct {
@@ -33,7 +33,7 @@ type ExecutionGetForSignalRow struct {
 }
 
 // Holds the execution, so that whoever drives it either has let it go before or
-// finds the signal when it does.
+// finds the signal when it does; with its payload, as ExecutionGetForUpdate.
 func (q *Queries) ExecutionGetForSignal(ctx context.Context, db DBTX, arg ExecutionGetForSignalParams) (ExecutionGetForSignalRow, error) {
 	row := db.QueryRow(ctx, executionGetForSignal, arg.TenantID, arg.ID)
 	var i ExecutionGetForSignalRow

@@ -9,19 +9,23 @@ SELECT pg_try_advisory_lock(hashtextextended(CAST(@id::uuid AS text), 0)) AS is_
 -- name: SysProcessListDead :many
 -- Processes that have died and may have left work. Either their session has ended,
 -- so that its lock is free: one that only lost its connection has another before
--- it is silent for that long, but not so after a start of the database, when all
--- have. Or, where is_unheard asks for those, they have not been heard of for long:
--- since the last look, not for as much longer.
+-- it is silent for that long, but not so where the server was away, when all have
+-- lost theirs. So the asker must be steady, or still have its first session and have
+-- found the process heard of since the server began to take sessions: since its
+-- start, or its recovery from a crash, which sets its statistics back. Or they have
+-- not been heard of for long: since the last look, not for as much longer.
 WITH silent AS MATERIALIZED (
-    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) AS is_heard FROM processes p
+    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) AS is_heard,
+        p.heartbeat_at > GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) AS had_session
+    FROM processes p
     WHERE p.heartbeat_at < now() - make_interval(secs => @silent_seconds::float8)
       AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) - make_interval(secs => @since_look_seconds::float8)
 )
 SELECT s.id FROM silent s
 WHERE CASE WHEN s.is_heard
-    THEN pg_postmaster_start_time() < now() - make_interval(secs => @database_up_seconds::float8)
+    THEN (@is_steady::boolean OR @is_first_session::boolean AND s.had_session)
         AND pg_try_advisory_xact_lock(hashtextextended(CAST(s.id AS text), 0))
-    ELSE @is_unheard::boolean END;
+    ELSE @is_steady END;
 
 -- name: SysProcessEnd :many
 -- Makes it known that processes are dead whose session has ended.

@@ -128,34 +128,38 @@ func (q *Queries) SysProcessForget(ctx context.Context, db DBTX) error {
 
 const sysProcessListDead = `-- name: SysProcessListDead :many
 WITH silent AS MATERIALIZED (
-    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => $3::float8) AS is_heard FROM processes p
+    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => $3::float8) AS is_heard,
+        p.heartbeat_at > GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) AS had_session
+    FROM processes p
     WHERE p.heartbeat_at < now() - make_interval(secs => $4::float8)
       AND p.heartbeat_at > now() - make_interval(secs => $3::float8) - make_interval(secs => $5::float8)
 )
 SELECT s.id FROM silent s
 WHERE CASE WHEN s.is_heard
-    THEN pg_postmaster_start_time() < now() - make_interval(secs => $1::float8)
+    THEN ($1::boolean OR $2::boolean AND s.had_session)
         AND pg_try_advisory_xact_lock(hashtextextended(CAST(s.id AS text), 0))
-    ELSE $2::boolean END
+    ELSE $1 END
 `
 
 type SysProcessListDeadParams struct {
-	DatabaseUpSeconds float64
-	IsUnheard         bool
-	DeadAfterSeconds  float64
-	SilentSeconds     float64
-	SinceLookSeconds  float64
+	IsSteady         bool
+	IsFirstSession   bool
+	DeadAfterSeconds float64
+	SilentSeconds    float64
+	SinceLookSeconds float64
 }
 
 // Processes that have died and may have left work. Either their session has ended,
 // so that its lock is free: one that only lost its connection has another before
-// it is silent for that long, but not so after a start of the database, when all
-// have. Or, where is_unheard asks for those, they have not been heard of for long:
-// since the last look, not for as much longer.
+// it is silent for that long, but not so where the server was away, when all have
+// lost theirs. So the asker must be steady, or still have its first session and have
+// found the process heard of since the server began to take sessions: since its
+// start, or its recovery from a crash, which sets its statistics back. Or they have
+// not been heard of for long: since the last look, not for as much longer.
 func (q *Queries) SysProcessListDead(ctx context.Context, db DBTX, arg SysProcessListDeadParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysProcessListDead,
-		arg.DatabaseUpSeconds,
-		arg.IsUnheard,
+		arg.IsSteady,
+		arg.IsFirstSession,
 		arg.DeadAfterSeconds,
 		arg.SilentSeconds,
 		arg.SinceLookSeconds,

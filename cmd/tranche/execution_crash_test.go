@@ -241,3 +241,25 @@ func TestKillInTheMiddleOfCalls(t *testing.T) {
 		})
 	}
 }
+
+// Where the database ends with the process, what it held is taken over soon after
+// the next start.
+func TestKillTogetherWithTheOwnServer(t *testing.T) {
+	t.Parallel()
+	target := newSlowTarget(t)
+	env := environment{"TRANCHE_DATA_DIR=" + dataDir(t), "TRANCHE_EGRESS_ALLOW=127.0.0.1/32"}
+	first := env.serve(t)
+	token := env.accessToken(t, first.url, "acme")
+	path := workflow(t, first.url, token, target.URL)
+	go keyed(t, first.url+path, token, "held")
+	<-target.called
+	require.NoError(t, first.cmd.Process.Kill())
+	<-first.ended
+
+	second := env.serve(t)
+	started := time.Now()
+	id := call(t, http.MethodGet, second.url+"/v1/executions", token, "").body["data"].([]any)[0].(map[string]any)["id"].(string)
+	require.Eventually(t, func() bool { return target.of(id) == 2 }, takeOverMax, 100*time.Millisecond)
+	require.Less(t, time.Since(started), 15*time.Second)
+	second.stop(t)
+}

@@ -44,8 +44,8 @@ func (p *Process) takeBack(ctx context.Context, isSteady bool) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
 	defer cancel()
 	dead, err := queries.New().SysProcessListDead(ctx, p.pool, queries.SysProcessListDeadParams{
-		SilentSeconds: silentAfter.Seconds(), DeadAfterSeconds: DeadAfter.Seconds(), DatabaseUpSeconds: p.databaseUp.Seconds(),
-		IsUnheard: isSteady, SinceLookSeconds: time.Since(p.looked).Seconds(),
+		SilentSeconds: silentAfter.Seconds(), DeadAfterSeconds: DeadAfter.Seconds(), SinceLookSeconds: time.Since(p.looked).Seconds(),
+		IsSteady: isSteady, IsFirstSession: !p.hasLostSession,
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ const AwayAfter = awayAfter
 
 // New is a process that works when it is told, and does nothing by itself.
 func New(pool *pgxpool.Pool, free Free) *Process {
-	return &Process{ID: uuid.New(), role: "all", works: true, pool: pool, free: free, databaseUp: DeadAfter, log: slog.New(slog.DiscardHandler)}
+	return &Process{ID: uuid.New(), role: "all", works: true, pool: pool, free: free, log: slog.New(slog.DiscardHandler)}
 }
 
 // Turn is one heartbeat and what follows it.
@@ -29,9 +29,8 @@ func (p *Process) Beaten(ago time.Duration) {
 	p.beaten, p.steadySince = time.Now().Add(-ago), time.Now().Add(-time.Hour)
 }
 
-// TrustDatabaseUp sets how long the database must be up before the end of a session
-// tells death.
-func (p *Process) TrustDatabaseUp(least time.Duration) { p.databaseUp = least }
+// LoseSession is what a beat that fails leaves behind.
+func (p *Process) LoseSession() { p.hasLostSession = true }
 
 // TakeBack is what follows each heartbeat of a process that works.
 func (p *Process) TakeBack(ctx context.Context, isSteady bool) error {

@@ -31,6 +31,11 @@ const (
 	// awayAfter is after how long without a heartbeat of its own a process
 	// believes no other's.
 	awayAfter = 10 * time.Second
+	// steadyAfter is for how long a process beats without a break before it believes
+	// that another is dead. Whatever the break was, a restart of the database too, all
+	// that live beat again meanwhile: they notice it at their next beat and connect at
+	// the one after that, each of which may run into its time limit.
+	steadyAfter = beatInterval + 2*beatTimeout
 	// silentAfter is how long after its last heartbeat a process whose session
 	// has ended counts as dead: it had the time for another session.
 	silentAfter = 2*beatInterval + time.Second
@@ -55,22 +60,22 @@ type Process struct {
 	// process was away, every other process may look dead; none is taken for dead
 	// until all had the time to beat again, counted from steadySince.
 	beaten, steadySince time.Time
-	// databaseUp is for how long the database must be up before the end of a session
-	// tells death: all of them end with the database.
-	databaseUp time.Duration
 	// lookAt is when to look next at what processes left behind, though none is
 	// known to have died since the last time, which was at looked.
 	lookAt, looked time.Time
 	// session holds the lock that ends with this process; nil before the first
 	// heartbeat and after one that failed.
 	session *pgxpool.Conn
+	// hasLostSession says that there was a session before, with which others may have
+	// lost theirs.
+	hasLostSession bool
 }
 
 // Start writes the first heartbeat and keeps beating until Stop. Role is what
 // operators read of the process; one that works also takes back what dead ones
 // held, their jobs and what free finds.
 func Start(ctx context.Context, pool *pgxpool.Pool, role string, works bool, free Free, log *slog.Logger) (*Process, error) {
-	p := &Process{ID: uuid.New(), role: role, works: works, pool: pool, free: free, databaseUp: DeadAfter, log: log, done: make(chan struct{})}
+	p := &Process{ID: uuid.New(), role: role, works: works, pool: pool, free: free, log: log, done: make(chan struct{})}
 	if err := p.beat(ctx); err != nil {
 		return nil, err
 	}
@@ -110,7 +115,7 @@ func (p *Process) run(ctx context.Context) {
 
 // turn writes a heartbeat and, if the process works, takes back what dead ones held.
 func (p *Process) turn(ctx context.Context) {
-	if time.Since(p.beaten) > awayAfter {
+	if p.session == nil || time.Since(p.beaten) > awayAfter {
 		p.steadySince = time.Now()
 	}
 	if err := p.beat(ctx); err != nil {
@@ -123,7 +128,7 @@ func (p *Process) turn(ctx context.Context) {
 	if !p.works {
 		return
 	}
-	if err := p.takeBack(ctx, time.Since(p.steadySince) > DeadAfter); err != nil && ctx.Err() == nil {
+	if err := p.takeBack(ctx, time.Since(p.steadySince) > steadyAfter); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "cannot look for what dead processes held, trying again", "error", err)
 	}
 }
@@ -135,6 +140,7 @@ func (p *Process) beat(ctx context.Context) error {
 	err := p.tryBeat(ctx)
 	if err != nil {
 		p.endSession(ctx)
+		p.hasLostSession = true
 	}
 	return err
 }

@@ -135,12 +135,6 @@ func TestEndOfSessionTellsDeath(t *testing.T) {
 	b.exec(t, `UPDATE processes SET heartbeat_at = now() - interval '10 seconds' WHERE id = $1`, p.ID)
 	jobIDs, executions := b.held(t, p.ID, killed, late)
 
-	b.worker.TrustDatabaseUp(1_000_000 * time.Hour)
-	require.NoError(t, b.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"running", "running", "running"}, b.states(t, jobIDs), "the database was started since")
-	require.Empty(t, b.looks)
-
-	b.worker.TrustDatabaseUp(0)
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
 	require.Equal(t, []string{"running", "available", "running"}, b.states(t, jobIDs))
 	require.Equal(t, []process.Dead{{IDs: []uuid.UUID{killed}, Resumed: executions[1:2]}}, b.looks)
@@ -154,7 +148,6 @@ func TestEndOfSessionTellsDeath(t *testing.T) {
 func TestDeathIsFoundAgainWhereTheLookFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.worker.TrustDatabaseUp(0)
 	killed := b.known(t, 6*time.Second)
 	jobIDs, _ := b.held(t, killed)
 	b.refusal = errors.New("the database is away")

@@ -250,11 +250,12 @@ FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetForUpdate :one
--- An execution that is about to be retried or cancelled.
+-- An execution that is about to be retried or cancelled. Its payload is locked too:
+-- who waited for the execution would else be given the state from before the wait.
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
-FOR UPDATE OF e;
+FOR UPDATE OF e, p;
 
 -- name: ExecutionRetry :exec
 -- Makes an ended execution pending again.

@@ -227,7 +227,7 @@ const executionGetForUpdate = `-- name: ExecutionGetForUpdate :one
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
-FOR UPDATE OF e
+FOR UPDATE OF e, p
 `
 
 type ExecutionGetForUpdateParams struct {
@@ -245,7 +245,8 @@ type ExecutionGetForUpdateRow struct {
 	State      []byte
 }
 
-// An execution that is about to be retried or cancelled.
+// An execution that is about to be retried or cancelled. Its payload is locked too:
+// who waited for the execution would else be given the state from before the wait.
 func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg ExecutionGetForUpdateParams) (ExecutionGetForUpdateRow, error) {
 	row := db.QueryRow(ctx, executionGetForUpdate, arg.TenantID, arg.ID)
 	var i ExecutionGetForUpdateRow

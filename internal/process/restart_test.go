@@ -122,7 +122,7 @@ func TestDeathIsFoundAfterARestartOfTheServer(t *testing.T) {
 		return 0, nil
 	}
 	start := func(role string) *process.Process {
-		p, err := process.Start(t.Context(), s.pool, role, free, slog.New(slog.DiscardHandler))
+		p, err := process.Start(t.Context(), s.pool, role, role == "worker", free, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
 		return p

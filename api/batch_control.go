@@ -42,7 +42,8 @@ func batchControlRoutes(s *Server) {
 		id: "retryBatch", method: http.MethodPost, path: "/v1/execution-batches/{batchId}/retry", tag: "Batches",
 		summary: "Retry a batch",
 		description: "Gives a batch that has ended another attempt under the same id. pre_processing is possible from pre_processing_failed, post_processing from complete and post_processing_failed, " +
-			"the modes of items from complete, cancelled and post_processing_failed. Items keep their executions, which get another attempt: completed tasks keep their results. " +
+			"the modes of items from complete, cancelled and post_processing_failed. Items that run again keep their executions, which get another attempt: completed tasks keep their results. " +
+			"pre_processing reads the items anew, of which none has run: they get executions of their own, and those of the items that were refused before are gone. " +
 			"The output package of the earlier attempt stays readable.",
 		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
 		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},

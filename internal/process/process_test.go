@@ -168,6 +168,7 @@ func TestFailedLookLeavesAProcessSteady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	t.Cleanup(func() { b.worker.EndSession(context.WithoutCancel(t.Context())) })
+	b.worker.Turn(t.Context()) // from here on it has a session
 	jobIDs, _ := b.held(t, uuid.New())
 	b.worker.Beaten(0)
 	b.worker.Turn(t.Context())

@@ -199,14 +199,22 @@ func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 type refs struct {
 	tasks, fieldPaths, waits names
 	now                      bool
+	any                      bool // whether the result depends on more than the text
 }
 
-func (r *refs) addTask(id string) { addName(&r.tasks, id) }
+func (r *refs) addTask(id string) {
+	r.any = true
+	addName(&r.tasks, id)
+}
 
-func (r *refs) addField(path []string) { addName(&r.fieldPaths, strings.Join(path, ".")) }
+func (r *refs) addField(path []string) {
+	r.any = true
+	addName(&r.fieldPaths, strings.Join(path, "."))
+}
 
 func (r *refs) merge(other refs) {
 	r.now = r.now || other.now
+	r.any = r.any || other.any
 	for id := range other.tasks {
 		r.addTask(id)
 	}

@@ -60,6 +60,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 	}
 	c.builds = true
 	c.refs.now = c.refs.now || name == "now"
+	c.refs.any = c.refs.any || name == "now" || name == "uuid" || name == "callbackUrl"
 	compiled, err := c.all(args)
 	if err != nil {
 		return nil, err

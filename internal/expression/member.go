@@ -50,9 +50,11 @@ func (c *compiler) root(n *ast.IdentifierNode) (node, error) {
 	if slot, ok := c.lets[n.Value]; ok {
 		return func(r *run) (any, error) { return r.vars[slot], nil }, nil
 	}
-	switch name := n.Value; {
-	case name == "null":
+	if n.Value == "null" {
 		return constant(nil), nil
+	}
+	c.refs.any = true
+	switch name := n.Value; {
 	case name == "input":
 		return func(r *run) (any, error) { return r.env.Input, nil }, nil
 	case name == "custom":
@@ -193,6 +195,7 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 // object of all of them. It returns nil if n is anything else.
 func (c *compiler) memberOfRoot(n *ast.MemberNode, name string) (node, error) {
 	if c.rootName(n.Node) == "execution" {
+		c.refs.any = true
 		return c.at(n, func(r *run) (any, error) { return r.env.Execution.Member(name), nil }), nil
 	}
 	task, ok := n.Node.(*ast.MemberNode)

@@ -142,6 +142,16 @@ func (t *Template) Literal() (string, bool) {
 	return t.parts[0].text, len(t.parts) == 1 && t.parts[0].expression == nil
 }
 
+// Constant returns the value of a template that reads nothing: no root, no
+// time, no id and no address. One that cannot be evaluated has none.
+func (t *Template) Constant() (any, bool) {
+	if t.refs.any {
+		return nil, false
+	}
+	v, err := t.Eval(&Env{})
+	return v, err == nil
+}
+
 // Whole reports whether the template is exactly one {{ … }}.
 func (t *Template) Whole() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 

@@ -63,6 +63,7 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 		}
 	}
 	r.query = readQuery(c)
+	refuseCredentials(c, "query", "", c.Value("query"))
 	r.headers = readHeaders(c)
 	r.secretive = slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.secret != "" })
 	if r.auth = readAuth(c); r.auth != nil && r.auth.kind != authAPIKey && slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.name == headerAuthorization }) {
@@ -116,11 +117,10 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 		named := ""
 		_, isObject := object.Value(name).(map[string]any)
 		if isObject {
-			reference := object.Object(name)
-			reference.Require("secret")
-			named = reference.Text("secret")
+			named = readSecretName(object.Object(name))
 		} else {
 			value = object.Tree(name)
+			refuseCredentials(object, name, name, object.Value(name))
 		}
 		switch {
 		case !isHeaderName(name):
@@ -131,8 +131,6 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 			object.Fault(name, "occurs twice")
 		case !isObject && kindOf(object.Value(name)) == kindOther:
 			object.Fault(name, `must be a text, number, boolean or {"secret": name}`)
-		case value != nil && holdsCredential(canonical) && isLiteral(value):
-			object.Fault(name, "must not hold a credential that is written in the definition")
 		}
 		seen[canonical] = true
 		if value != nil || named != "" { // null is a header left out
@@ -140,20 +138,6 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 		}
 	}
 	return headers
-}
-
-func isLiteral(tree *expression.Tree) bool {
-	v, ok := tree.Literal()
-	return ok && v != nil && v != ""
-}
-
-// holdsCredential reports whether a header is known to carry a credential.
-func holdsCredential(canonical string) bool {
-	switch canonical {
-	case "Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token":
-		return true
-	}
-	return false
 }
 
 // isHeaderName reports whether name is a token of RFC 9110, section 5.6.2.

@@ -36,8 +36,8 @@ func readAuth(c *workflow.ConfigReader) *requestAuth {
 	if o == nil {
 		return nil
 	}
-	o.Require("type", "secret")
-	a := &requestAuth{kind: o.Choice("type", authBearer, authBasic, authAPIKey, authOAuth2), secret: o.Text("secret")}
+	o.Require("type")
+	a := &requestAuth{kind: o.Choice("type", authBearer, authBasic, authAPIKey, authOAuth2), secret: readSecretName(o)}
 	if o.Describing() {
 		o.Template("username")
 		o.Text("header")

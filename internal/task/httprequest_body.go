@@ -20,6 +20,7 @@ type requestBody struct {
 
 func readBody(c *workflow.ConfigReader) requestBody {
 	b := requestBody{json: c.Tree("body"), text: c.Template("bodyText"), base64: c.Template("bodyBase64")}
+	refuseCredentials(c, "body", "", c.Value("body"))
 	if form := c.Object("bodyForm"); form != nil {
 		for _, name := range form.Members() {
 			if _, nested := form.Value(name).(map[string]any); nested {
@@ -27,6 +28,7 @@ func readBody(c *workflow.ConfigReader) requestBody {
 			}
 		}
 		b.form = c.Tree("bodyForm")
+		refuseCredentials(c, "bodyForm", "", c.Value("bodyForm"))
 	}
 	first := ""
 	for _, name := range []string{"body", "bodyText", "bodyForm", "bodyBase64"} {

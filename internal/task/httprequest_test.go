@@ -394,7 +394,7 @@ func TestHTTPRequestTellsNothingOfTheNetwork(t *testing.T) {
 	types := Types(Ports{HTTP: egress.New(open), Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	messages := map[string]bool{}
 	for _, url := range []string{
-		"http://127.0.0.1:1/", "http://169.254.169.254/latest/meta-data/?token=hunter2", "http://[::1]:80/", "http://" + closed + "/",
+		"http://127.0.0.1:1/", "http://169.254.169.254/latest/meta-data/?session=hunter2", "http://[::1]:80/", "http://" + closed + "/",
 		hangsUp.URL, "http://does-not-exist.invalid/", "https://" + hangsUp.Listener.Addr().String() + "/",
 	} {
 		p, details := compile(t, types, "http-request", fmt.Sprintf(`{"method":"POST","url":%q}`, url))

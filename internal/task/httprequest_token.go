@@ -42,8 +42,11 @@ func readGrant(c *workflow.ConfigReader) tokenGrant {
 		if err == nil {
 			err = egress.CheckURL(address)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			c.Fault("tokenUrl", "must be an http or https address")
+		case credentialInQuery(text):
+			c.Fault("tokenUrl", mustBeSecret)
 		}
 		g.address = address
 	}

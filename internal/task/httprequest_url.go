@@ -18,16 +18,24 @@ import (
 type address struct{ template *expression.Template }
 
 var (
-	errSteps    = errors.New("a .. segment is not allowed in a path")
-	errHost     = errors.New("a value that is filled into the host must be a host name")
-	errNotText  = errors.New("an object or array cannot be filled in here")
-	errNotURL   = errors.New("is not a valid address")
-	errWholeURL = errors.New("the result is not a text")
+	errSteps      = errors.New("a .. segment is not allowed in a path")
+	errHost       = errors.New("a value that is filled into the host must be a host name")
+	errNotText    = errors.New("an object or array cannot be filled in here")
+	errNotURL     = errors.New("is not a valid address")
+	errCredential = errors.New(mustBeSecret)
+	errWholeURL   = errors.New("the result is not a text")
 )
 
 // checkLiteral reports what is wrong with the parts of a url that are written
 // in the definition.
 func (a *address) checkLiteral() error {
+	source := a.template.Source()
+	if constant, ok := a.template.Constant(); ok {
+		source, _ = constant.(string)
+	}
+	if credentialInQuery(source) {
+		return errCredential
+	}
 	if text, ok := a.template.Literal(); ok {
 		_, err := readURL(text, true)
 		return err
@@ -45,8 +53,7 @@ func (a *address) checkLiteral() error {
 	}
 	// What is filled into a host is one, so an @ before the path is a written one.
 	if !strings.ContainsAny(host, "/?") {
-		host = a.template.Source()[len(written)-len(host):]
-		host = host[:authorityLength(host)]
+		host, _ = cutOutside(a.template.Source()[len(written)-len(host):], "/?")
 	} else {
 		host = host[:strings.IndexAny(host, "/?")]
 	}
@@ -56,9 +63,9 @@ func (a *address) checkLiteral() error {
 	return nil
 }
 
-// authorityLength finds where the host of a template's text ends: at the first
-// slash or question mark outside {{ … }}.
-func authorityLength(text string) int {
+// cutOutside cuts a template's text at the first of the characters that stands
+// outside {{ … }}.
+func cutOutside(text, characters string) (before, after string) {
 	inside := false
 	for i := range len(text) {
 		switch {
@@ -66,11 +73,11 @@ func authorityLength(text string) int {
 			inside = true
 		case strings.HasPrefix(text[i:], "}}"):
 			inside = false
-		case !inside && (text[i] == '/' || text[i] == '?'):
-			return i
+		case !inside && isOneOf(text[i], characters):
+			return text[:i], text[i+1:]
 		}
 	}
-	return len(text)
+	return text, ""
 }
 
 // resolve fills the template and checks the result.

@@ -37,7 +37,8 @@ func (q *Queries) ClientInsert(ctx context.Context, db DBTX, arg ClientInsertPar
 }
 
 const clientList = `-- name: ClientList :many
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+       t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
 WHERE c.tenant_id = $1
@@ -45,14 +46,15 @@ ORDER BY c.id
 `
 
 type ClientListRow struct {
-	ID         uuid.UUID
-	TenantID   uuid.UUID
-	TenantSlug string
-	Name       string
-	Scopes     []string
-	IsSandbox  bool
-	CreatedAt  time.Time
-	RevokedAt  *time.Time
+	ID              uuid.UUID
+	TenantID        uuid.UUID
+	TenantSlug      string
+	Name            string
+	Scopes          []string
+	IsSandbox       bool
+	CreatedAt       time.Time
+	RevokedAt       *time.Time
+	TenantRevokedAt *time.Time
 }
 
 func (q *Queries) ClientList(ctx context.Context, db DBTX, tenantID uuid.UUID) ([]ClientListRow, error) {
@@ -73,6 +75,7 @@ func (q *Queries) ClientList(ctx context.Context, db DBTX, tenantID uuid.UUID) (
 			&i.IsSandbox,
 			&i.CreatedAt,
 			&i.RevokedAt,
+			&i.TenantRevokedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -163,21 +166,23 @@ func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg Clie
 }
 
 const sysClientGet = `-- name: SysClientGet :one
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+       t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
 WHERE c.id = $1
 `
 
 type SysClientGetRow struct {
-	ID         uuid.UUID
-	TenantID   uuid.UUID
-	TenantSlug string
-	Name       string
-	Scopes     []string
-	IsSandbox  bool
-	CreatedAt  time.Time
-	RevokedAt  *time.Time
+	ID              uuid.UUID
+	TenantID        uuid.UUID
+	TenantSlug      string
+	Name            string
+	Scopes          []string
+	IsSandbox       bool
+	CreatedAt       time.Time
+	RevokedAt       *time.Time
+	TenantRevokedAt *time.Time
 }
 
 // Commands name a client alone.
@@ -193,6 +198,7 @@ func (q *Queries) SysClientGet(ctx context.Context, db DBTX, id uuid.UUID) (SysC
 		&i.IsSandbox,
 		&i.CreatedAt,
 		&i.RevokedAt,
+		&i.TenantRevokedAt,
 	)
 	return i, err
 }

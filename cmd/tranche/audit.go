@@ -36,6 +36,8 @@ func (*auditCommand) Help() string {
 // AfterApply refuses what cannot be shown.
 func (c *auditCommand) AfterApply() error {
 	switch {
+	case c.Refused && c.Action != "":
+		return fmt.Errorf("--action is about actions, and --refused shows none")
 	case c.Since <= 0:
 		return fmt.Errorf("--since is more than 0")
 	case c.CountMax < 1 || c.CountMax > auditCountMax:

@@ -36,7 +36,7 @@ func (c *clientListCommand) Run(ctx context.Context, out *console, log *slog.Log
 		for i, client := range clients {
 			listed[i] = listedClient{
 				ClientID: client.ID.String(), Name: client.Name, Scopes: client.Scopes,
-				IsSandbox: client.IsSandbox, IsRevoked: client.RevokedAt != nil,
+				IsSandbox: client.IsSandbox, IsRevoked: client.RevokedAt != nil || client.TenantRevokedAt != nil,
 			}
 		}
 		return c.print(out, listed, func() {

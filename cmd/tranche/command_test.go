@@ -47,6 +47,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"audit --tenant a --count 0":                         "--count is from 1 to 1000000",
 		"audit --tenant a --count 2147483648":                "--count is from 1 to 1000000",
 		"audit --tenant a --since 0s":                        "--since is more than 0",
+		"audit --refused --action client.":                   "--action is about actions, and --refused shows none",
 		"tenant create":                                      "<slug>",
 		"tenant limits a --set":                              "--set",
 		"tenant limits a --set x=1":                          "there is no such category",
@@ -165,16 +166,20 @@ func TestRotateAndRevoke(t *testing.T) {
 	require.Contains(t, e.ok(t, "key", "rotate", "--withdraw", "-o", "json"), `{"keyId":"`)
 	require.Contains(t, e.ok(t, "client", "revoke", id), `client "admin" of tenant acme revoked`)
 	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "admin  revoked ")
+	var other map[string]string
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "client", "create", "--tenant", "acme", "--role", "auditor", "--output", "json")), &other))
 	require.Contains(t, e.ok(t, "tenant", "revoke", "acme"), "tenant acme revoked")
+	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "auditor  revoked ", "a tenant ends its clients")
 
 	for args, want := range map[string]string{
-		"client rotate " + id:        "tranche: the client is revoked\n",
-		"client rotate nobody":       "tranche: there is no client of this id\n",
-		"client revoke nobody":       "tranche: there is no client of this id\n",
-		"client revoke {" + id + "}": "tranche: there is no client of this id\n",
-		"tenant revoke nobody":       "tranche: there is no tenant of this slug\n",
-		"audit --tenant nobody":      "tranche: there is no tenant of this slug\n",
-		"client list --tenant x":     "tranche: there is no tenant of this slug\n",
+		"client rotate " + id:                "tranche: the client is revoked\n",
+		"client rotate " + other["clientId"]: "tranche: tenant acme is revoked\n",
+		"client rotate nobody":               "tranche: there is no client of this id\n",
+		"client revoke nobody":               "tranche: there is no client of this id\n",
+		"client revoke {" + id + "}":         "tranche: there is no client of this id\n",
+		"tenant revoke nobody":               "tranche: there is no tenant of this slug\n",
+		"audit --tenant nobody":              "tranche: there is no tenant of this slug\n",
+		"client list --tenant x":             "tranche: there is no tenant of this slug\n",
 	} {
 		require.Equal(t, result{stderr: want, status: 1}, e.run(t, strings.Fields(args)...), args)
 	}
@@ -199,7 +204,7 @@ func TestRotateAndRevoke(t *testing.T) {
 		require.Equal(t, "operator", event["actor"])
 		actions = append(actions, event["action"])
 	}
-	require.Equal(t, []string{"tenant.create", "client.create", "client.rotate", "client.rotate", "client.revoke", "tenant.revoke"}, actions)
+	require.Equal(t, []string{"tenant.create", "client.create", "client.rotate", "client.rotate", "client.revoke", "client.create", "tenant.revoke"}, actions)
 	require.Regexp(t, `^\S+Z  operator  client.revoke  `+id+"\n$", e.ok(t, "audit", "--tenant", "acme", "--action", "client.revoke"))
 	require.Empty(t, e.ok(t, "audit", "--tenant", "acme", "--action", "%"), "a prefix is no pattern")
 	server.stop(t)

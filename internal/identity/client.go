@@ -83,6 +83,8 @@ type Client struct {
 	IsSandbox  bool
 	CreatedAt  time.Time
 	RevokedAt  *time.Time
+	// TenantRevokedAt is when its tenant was revoked, which ends it as well.
+	TenantRevokedAt *time.Time
 }
 
 // FindClient returns the client of an id, or fault.NotFound.
@@ -129,10 +131,13 @@ func RevokeClient(ctx context.Context, tx pgx.Tx, client Client) error {
 
 // RotateSecret gives a client a new secret, which is shown once. Of the earlier
 // ones the newest stays good until the next rotation, or none if alone. Tokens
-// stay as they are. A revoked client is fault.Conflict.
+// stay as they are. A revoked client, or one of a revoked tenant, is fault.Conflict.
 func RotateSecret(ctx context.Context, tx pgx.Tx, client Client, alone bool) (Credentials, error) {
-	if client.RevokedAt != nil {
+	switch {
+	case client.RevokedAt != nil:
 		return Credentials{}, fault.New(fault.Conflict, "the client is revoked")
+	case client.TenantRevokedAt != nil:
+		return Credentials{}, errTenantRevoked(client.TenantSlug)
 	}
 	if err := queries.New().ClientLock(ctx, tx, queries.ClientLockParams{TenantID: client.TenantID, ID: client.ID}); err != nil {
 		return Credentials{}, fmt.Errorf("lock client %s: %w", client.ID, err)
@@ -155,10 +160,14 @@ func RotateSecret(ctx context.Context, tx pgx.Tx, client Client, alone bool) (Cr
 		audit.RecordTx(ctx, tx, client.TenantID, audit.ClientRotate, client.ID.String())
 }
 
+func errTenantRevoked(slug string) error {
+	return fault.New(fault.Conflict, "tenant %s is revoked", slug)
+}
+
 func (c NewClient) check() error {
 	switch {
 	case c.Tenant.RevokedAt != nil:
-		return fault.New(fault.Conflict, "tenant %s is revoked", c.Tenant.Slug)
+		return errTenantRevoked(c.Tenant.Slug)
 	case len(c.Scopes) == 0:
 		return fault.New(fault.Invalid, "a client needs a role or at least one scope")
 	case c.Name == "" || utf8.RuneCountInString(c.Name) > clientNameCharsMax ||

@@ -251,6 +251,10 @@ func TestServeRefuses(t *testing.T) {
 		"port taken":         {e.with("TRANCHE_ADDR=" + strings.TrimPrefix(first.url, "http://")), "address already in use"},
 		"no database":        {environment{"DATABASE_URL=postgres://127.0.0.1:1/x", e[1]}, "127.0.0.1:1"},
 		"not a database URL": {environment{"DATABASE_URL=http://example.com", e[1]}, "DATABASE_URL"},
+		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server is a number from 1 to 65535"},
+		"no SMTP server":     {e.with("TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL is not"},
+		"folder in a file":   {e.with("TRANCHE_MAIL_DIR=" + filepath.Join(keyFile, "mail")), "TRANCHE_MAIL_DIR: the mailbox folder cannot be written to"},
+		"no body of SMS":     {e.with("TRANCHE_SMS_URL=https://x.example"), "TRANCHE_SMS_BODY is required"},
 	} {
 		env := c.env
 		if name != "port taken" {
@@ -260,6 +264,7 @@ func TestServeRefuses(t *testing.T) {
 		require.Equal(t, 1, got.status, name)
 		require.Empty(t, got.stdout, name)
 		require.Contains(t, got.stderr, c.want, name)
+		require.NotContains(t, got.stderr, "hunter2", name)
 	}
 	first.stop(t)
 }

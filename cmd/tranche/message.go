@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,18 +37,25 @@ type gatewayFlags struct {
 func (f *messageFlags) senders() (message.Senders, error) {
 	senders := message.Senders{}
 	if f.MailDir != "" {
+		folder, err := message.NewFolder(f.MailDir)
+		if err != nil {
+			return nil, fmt.Errorf("TRANCHE_MAIL_DIR: %w", err)
+		}
 		for _, channel := range message.Channels() {
-			senders[channel] = message.Folder{Dir: f.MailDir}
+			senders[channel] = folder
 		}
 	}
 	address, err := secret(f.SMTPURL, f.SMTPURLFile, "TRANCHE_SMTP_URL")
 	if err != nil {
 		return nil, err
 	}
-	if address != "" {
+	switch {
+	case address != "":
 		if senders[message.Email], err = message.NewSMTP(message.SMTPConfig{URL: address, From: f.SMTPFrom}); err != nil {
 			return nil, fmt.Errorf("TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: %w", err)
 		}
+	case f.SMTPFrom != "":
+		return nil, errors.New("TRANCHE_SMTP_FROM is set and TRANCHE_SMTP_URL is not: there is no server for e-mail")
 	}
 	for _, way := range []struct {
 		channel message.Channel
@@ -65,6 +73,9 @@ func (f *messageFlags) senders() (message.Senders, error) {
 }
 
 func (f *gatewayFlags) gateway(prefix string) (message.Sender, error) {
+	if f.Body == "" {
+		return nil, fmt.Errorf("%sBODY is required", prefix)
+	}
 	header, err := secret(f.Header, f.HeaderFile, prefix+"HEADER")
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package message
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/mail"
 	"os"
@@ -12,6 +13,27 @@ import (
 // Folder is a mailbox for development: every message becomes a file,
 // {id}.email.eml or {id}.sms.txt, and goes no further.
 type Folder struct{ Dir string }
+
+// NewFolder makes the folder and checks that messages can be written to it.
+func NewFolder(dir string) (Folder, error) {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = probe(dir)
+	}
+	if err != nil {
+		return Folder{}, fmt.Errorf("the mailbox folder cannot be written to: %w", err)
+	}
+	return Folder{Dir: dir}, nil
+}
+
+// probe makes a file and removes it.
+func probe(dir string) error {
+	file, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
 
 // Send writes the file, whole or not at all.
 func (f Folder) Send(_ context.Context, m Message) (Receipt, error) {

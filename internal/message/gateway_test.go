@@ -237,7 +237,12 @@ func TestGatewayConfiguration(t *testing.T) {
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "mail")
-	senders := message.Senders{message.Email: message.Folder{Dir: dir}, message.SMS: message.Folder{Dir: dir}}
+	folder, err := message.NewFolder(dir)
+	require.NoError(t, err)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, files, "the folder is made, and nothing is left in it")
+	senders := message.Senders{message.Email: folder, message.SMS: folder}
 	require.True(t, senders.Has(message.SMS))
 	require.False(t, senders.Has(message.WhatsApp))
 	for m, ending := range map[message.Message]string{letter(): ".email.eml", sms(): ".sms.txt"} {
@@ -249,6 +254,6 @@ func TestFolder(t *testing.T) {
 		require.Contains(t, string(text), "402971")
 		require.Contains(t, string(text), m.To)
 	}
-	_, err := senders.Send(t.Context(), message.Message{Channel: message.WhatsApp})
+	_, err = senders.Send(t.Context(), message.Message{Channel: message.WhatsApp})
 	requireError(t, err, true, "no provider is configured for whatsapp")
 }

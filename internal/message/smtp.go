@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"mime"
 	"net"
 	"net/mail"
@@ -69,8 +70,8 @@ func NewSMTP(config SMTPConfig) (*SMTP, error) {
 		return nil, errors.New("the SMTP server is smtp://, smtps:// or smtp+insecure://")
 	}
 	if address.Port() != "" {
-		if port, err = strconv.Atoi(address.Port()); err != nil {
-			return nil, errors.New("the port of the SMTP server is not a number")
+		if port, err = strconv.Atoi(address.Port()); err != nil || port < 1 || port > math.MaxUint16 {
+			return nil, fmt.Errorf("the port of the SMTP server is a number from 1 to %d", math.MaxUint16)
 		}
 	}
 	s.options = append(s.options, gomail.WithPort(port))

@@ -262,6 +262,8 @@ func TestSMTPConfiguration(t *testing.T) {
 		"smtp://":                    "a@b.example",
 		"smtp://mail.example/path":   "a@b.example",
 		"smtp://mail.example:noport": "a@b.example",
+		"smtp://mail.example:0":      "a@b.example",
+		"smtp://mail.example:65536":  "a@b.example",
 	} {
 		_, err := message.NewSMTP(message.SMTPConfig{URL: url, From: from})
 		require.Error(t, err, url)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"time"
 
 	"tranche/internal/fault"
 	"tranche/internal/workflow"
@@ -52,7 +51,7 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 	switch {
 	case state.Status == StatusTimeout:
 		o.StatusCode, o.SubCode = codeTimeout, fault.ExecutionTimeout
-		o.ErrorMessage = fmt.Sprintf("the execution exceeded its time limit of %s", state.Deadline.Sub(state.StartedAt).Round(time.Millisecond))
+		o.ErrorMessage = fmt.Sprintf("the execution exceeded its time limit of %s", plan.Timeout)
 	case state.Status == StatusCancelled:
 		unbegun := CancelledOutcome()
 		o.StatusCode, o.ErrorMessage = unbegun.StatusCode, unbegun.ErrorMessage

@@ -21,9 +21,13 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 	for i, id := range skip {
 		if index, ok := plan.Graph.Index(id); ok {
 			skips[index] = true
-		} else {
-			unknown = append(unknown, fault.Detail{Field: fmt.Sprintf("skipTasks[%d]", i), Message: "names no task of the workflow"})
+			continue
 		}
+		message := "names no task of the workflow"
+		if isNested(plan.Graph, id) {
+			message = "names a task in a nested graph, which cannot be skipped by itself"
+		}
+		unknown = append(unknown, fault.Detail{Field: fmt.Sprintf("skipTasks[%d]", i), Message: message})
 	}
 	if len(unknown) > 0 {
 		return nil, nil, fault.New(fault.Invalid, "the tasks to skip are invalid").WithDetails(unknown...)
@@ -41,6 +45,18 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 		}
 	}
 	return skipped, resumed, nil
+}
+
+// isNested reports whether a task of a graph nested in this one has the id.
+func isNested(graph *workflow.Graph, id string) bool {
+	for _, task := range graph.Tasks {
+		for _, child := range task.Children {
+			if _, found := child.Index(id); found || isNested(child, id) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // resetter resets the graphs of one execution for an attempt.

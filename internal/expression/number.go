@@ -253,7 +253,9 @@ func power(a, b *number) (*number, error) {
 	}
 	n := new(number)
 	_, err := exact.Pow(&n.dec, &a.dec, &b.dec)
-	if err != nil && a.dec.Negative {
+	var fraction apd.Decimal
+	b.dec.Modf(nil, &fraction)
+	if err != nil && a.dec.Negative && !fraction.IsZero() {
 		return nil, problem("a negative number has no power that is not whole")
 	}
 	if err != nil {

@@ -159,6 +159,8 @@ var failing = []struct {
 	{`1 % 0.0`, 3, "division by zero"},
 	{`0 ** -1`, 3, "division by zero"},
 	{`(-8) ** 0.5`, 6, "a negative number has no power that is not whole"},
+	{`pow(-8, 1e9)`, 1, "the result is out of range"},
+	{`(-8) ** 1e9`, 6, "the result is out of range"},
 	{`1e400 * 10`, 7, "the result is out of range"},
 	{`1e-400 / 10`, 8, "the result is out of range"},
 	{`10 ** 100000000`, 4, "the result is out of range"},

@@ -51,3 +51,31 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/retry", apitest.Raw(`{"retryMode":"failed_items"}`)).Expect(http.StatusNotFound)
 	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/pause", nil).Expect(http.StatusNotFound)
 }
+
+// TestSandboxLeavesSchedulesAlone holds that no sandbox client ends what runs in
+// production, and that both kinds of clients have their way with tests.
+func TestSandboxLeavesSchedulesAlone(t *testing.T) {
+	t.Parallel()
+	tenant := apitest.Start(t).Tenant(t)
+	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
+	id := publish(t, c, `{"name":"x","alias":"nightly","tasks":[{"id":"done","type":"end","config":{}}]}`)
+	const commands = "/v1/workflows/commands/"
+	single := apitest.Raw(`{"workflowId":"` + id + `","schedule":{"cron":"30 6 * * *"}}`)
+	both := apitest.Raw(`{"workflowId":"` + id + `","schedule":{"cron":"0 1 * * *"},"scheduleBatch":{"cron":"0 2 * * *"}}`)
+	deleted := apitest.Raw(`{"workflowId":"` + id + `","schedule":true,"scheduleBatch":true}`)
+	c.Post(t, commands+"configure-schedules", single).Expect(http.StatusOK)
+	for command, body := range map[string]any{"configure-schedules": both, "delete-schedules": deleted} {
+		refused := sandbox.Post(t, commands+command, body).Expect(http.StatusForbidden)
+		require.Equal(t, "a sandbox client makes test executions only", refused.Text("message"))
+	}
+	kept := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
+	require.Equal(t, "30 6 * * *", kept.Text("schedule.cron"))
+	require.NotContains(t, string(kept.Body), "scheduleBatch", "all or nothing")
+
+	c.Post(t, commands+"delete-schedules", deleted).Expect(http.StatusOK)
+	sandbox.Post(t, commands+"configure-schedules", both).Expect(http.StatusOK)
+	sandbox.Post(t, commands+"configure-schedules", both).Expect(http.StatusOK)
+	sandbox.Post(t, commands+"delete-schedules", deleted).Expect(http.StatusOK)
+	sandbox.Post(t, commands+"configure-schedules", both).Expect(http.StatusOK)
+	c.Post(t, commands+"configure-schedules", single).Expect(http.StatusOK)
+}

@@ -109,7 +109,8 @@ func scheduleRoutes(s *Server) {
 		description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
 			"execution or one batch, with the principal schedule:{workflowId}. A firing is skipped while the run before has not ended; after a downtime " +
 			"one missed firing is made up for. A new version of the workflow has no schedules; archiving deletes them. An expression that is malformed is " +
-			"answered with 400, one that never fires and an input that does not match the inputSchema with 422.",
+			"answered with 400, one that never fires and an input that does not match the inputSchema with 422. " +
+			"What a sandbox client schedules are tests; it replaces no schedule of another kind (403).",
 		scope: identity.ScopeSchedulesWrite, category: management,
 		requestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +
 			`"scheduleBatch":{"cron":"0 22 1 * *"}}`,
@@ -121,7 +122,7 @@ func scheduleRoutes(s *Server) {
 	register(s, operation{
 		id: "deleteSchedules", method: http.MethodPost, path: "/v1/workflows/commands/delete-schedules", tag: "Schedules",
 		summary:         "Delete schedules",
-		description:     "Deletes the schedules for which the body says true. What has been started runs on.",
+		description:     "Deletes the schedules for which the body says true. What has been started runs on. A sandbox client deletes only those of tests (403).",
 		scope:           identity.ScopeSchedulesWrite,
 		category:        management,
 		requestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
@@ -194,7 +195,8 @@ func (s *Server) deleteSchedules(ctx context.Context, in *deleteSchedulesInput) 
 	if in.Body.ScheduleBatch != nil && *in.Body.ScheduleBatch {
 		slots = append(slots, schedule.Batch)
 	}
-	deleted, err := s.config.Schedules.Delete(ctx, principal(ctx).TenantID, id, slots)
+	p := principal(ctx)
+	deleted, err := s.config.Schedules.Delete(ctx, p.TenantID, id, p.IsSandbox, slots)
 	if err != nil {
 		return nil, err
 	}

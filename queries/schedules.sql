@@ -8,15 +8,17 @@ SELECT clock_timestamp()::timestamptz AS now;
 -- The status of a workflow, which stays until the transaction ends.
 SELECT status FROM workflows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
 
--- name: ScheduleUpsert :exec
+-- name: ScheduleUpsert :execrows
 -- Where the times stay the same, so does one that is due and has not fired yet.
+-- A test takes no slot of one that is none: no row is written then.
 INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
 VALUES (@tenant_id, @workflow_id, @slot, @cron, @utc_delta_hours, @next_run_at, @is_test, sqlc.narg('input'), sqlc.narg('batch'))
 ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
     cron = excluded.cron, utc_delta_hours = excluded.utc_delta_hours,
     next_run_at = CASE WHEN (schedules.cron, schedules.utc_delta_hours) = (excluded.cron, excluded.utc_delta_hours)
         THEN LEAST(schedules.next_run_at, excluded.next_run_at) ELSE excluded.next_run_at END,
-    is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now();
+    is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now()
+WHERE schedules.is_test OR NOT excluded.is_test;
 
 -- name: ScheduleList :many
 SELECT slot, cron, utc_delta_hours, next_run_at, input, batch
@@ -25,7 +27,7 @@ FROM schedules WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id;
 -- name: ScheduleDelete :many
 DELETE FROM schedules
 WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id AND slot = ANY(@slots::text[])
-RETURNING slot;
+RETURNING slot, is_test;
 
 -- name: ScheduleFiringListNewest :many
 SELECT slot, scheduled_at, fired_at, status, reason, execution_id, batch_id

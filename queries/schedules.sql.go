@@ -15,7 +15,7 @@ import (
 const scheduleDelete = `-- name: ScheduleDelete :many
 DELETE FROM schedules
 WHERE tenant_id = $1 AND workflow_id = $2 AND slot = ANY($3::text[])
-RETURNING slot
+RETURNING slot, is_test
 `
 
 type ScheduleDeleteParams struct {
@@ -24,19 +24,24 @@ type ScheduleDeleteParams struct {
 	Slots      []string
 }
 
-func (q *Queries) ScheduleDelete(ctx context.Context, db DBTX, arg ScheduleDeleteParams) ([]string, error) {
+type ScheduleDeleteRow struct {
+	Slot   string
+	IsTest bool
+}
+
+func (q *Queries) ScheduleDelete(ctx context.Context, db DBTX, arg ScheduleDeleteParams) ([]ScheduleDeleteRow, error) {
 	rows, err := db.Query(ctx, scheduleDelete, arg.TenantID, arg.WorkflowID, arg.Slots)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []ScheduleDeleteRow{}
 	for rows.Next() {
-		var slot string
-		if err := rows.Scan(&slot); err != nil {
+		var i ScheduleDeleteRow
+		if err := rows.Scan(&i.Slot, &i.IsTest); err != nil {
 			return nil, err
 		}
-		items = append(items, slot)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -168,7 +173,7 @@ func (q *Queries) ScheduleList(ctx context.Context, db DBTX, arg ScheduleListPar
 	return items, nil
 }
 
-const scheduleUpsert = `-- name: ScheduleUpsert :exec
+const scheduleUpsert = `-- name: ScheduleUpsert :execrows
 INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
@@ -176,6 +181,7 @@ ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
     next_run_at = CASE WHEN (schedules.cron, schedules.utc_delta_hours) = (excluded.cron, excluded.utc_delta_hours)
         THEN LEAST(schedules.next_run_at, excluded.next_run_at) ELSE excluded.next_run_at END,
     is_test = excluded.is_test, input = excluded.input, batch = excluded.batch, updated_at = now()
+WHERE schedules.is_test OR NOT excluded.is_test
 `
 
 type ScheduleUpsertParams struct {
@@ -191,8 +197,9 @@ type ScheduleUpsertParams struct {
 }
 
 // Where the times stay the same, so does one that is due and has not fired yet.
-func (q *Queries) ScheduleUpsert(ctx context.Context, db DBTX, arg ScheduleUpsertParams) error {
-	_, err := db.Exec(ctx, scheduleUpsert,
+// A test takes no slot of one that is none: no row is written then.
+func (q *Queries) ScheduleUpsert(ctx context.Context, db DBTX, arg ScheduleUpsertParams) (int64, error) {
+	result, err := db.Exec(ctx, scheduleUpsert,
 		arg.TenantID,
 		arg.WorkflowID,
 		arg.Slot,
@@ -203,7 +210,10 @@ func (q *Queries) ScheduleUpsert(ctx context.Context, db DBTX, arg ScheduleUpser
 		arg.Input,
 		arg.Batch,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const scheduleWorkflowLock = `-- name: ScheduleWorkflowLock :one

@@ -21,8 +21,8 @@ import (
 const firingsShown = 20
 
 // Configure sets the slots that settings name, each at most once, and returns
-// all of the workflow's schedules. The runs of a test schedule are tests. An
-// unknown workflow, file or package is fault.NotFound; a workflow that is not
+// all of the workflow's schedules. The runs of a test schedule are tests; one
+// in the place of a schedule that is no test is fault.Forbidden. An unknown workflow, file or package is fault.NotFound; a workflow that is not
 // active is fault.Conflict; a cron expression that is none is fault.Invalid, one
 // that never fires, and an input that does not match the workflow's schema,
 // fault.Unprocessable. Details name members as Slot.cron.
@@ -47,8 +47,12 @@ func (s *Service) Configure(ctx context.Context, tenantID, workflowID uuid.UUID,
 				return within(settings[i].Slot, err)
 			}
 			row.IsTest = isTest
-			if err := s.q.ScheduleUpsert(ctx, tx, row); err != nil {
+			written, err := s.q.ScheduleUpsert(ctx, tx, row)
+			if err != nil {
 				return fmt.Errorf("write %s of workflow %s: %w", row.Slot, workflowID, err)
+			}
+			if written == 0 {
+				return errTestsOnly()
 			}
 		}
 		return audit.RecordTx(ctx, tx, tenantID, audit.ScheduleSet, workflowID.String())
@@ -112,9 +116,15 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 	return rows, nil
 }
 
+// errTestsOnly refuses to touch a schedule whose runs are no tests.
+func errTestsOnly() error {
+	return fault.New(fault.Forbidden, "a sandbox client makes test executions only")
+}
+
 // Delete removes slots and returns those of them that were configured; an
-// unknown workflow is fault.NotFound.
-func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, slots []Slot) ([]Slot, error) {
+// unknown workflow is fault.NotFound, and with testsOnly a schedule that is no
+// test fault.Forbidden.
+func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, testsOnly bool, slots []Slot) ([]Slot, error) {
 	if _, err := s.Catalog.Get(ctx, tenantID, workflowID); err != nil {
 		return nil, err
 	}
@@ -128,11 +138,14 @@ func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, sl
 		if err != nil {
 			return fmt.Errorf("delete schedules of workflow %s: %w", workflowID, err)
 		}
-		slices.Sort(rows)
 		deleted = make([]Slot, len(rows))
-		for i, name := range rows {
-			deleted[i] = Slot(name)
+		for i, row := range rows {
+			if testsOnly && !row.IsTest {
+				return errTestsOnly()
+			}
+			deleted[i] = Slot(row.Slot)
 		}
+		slices.Sort(deleted)
 		if len(deleted) == 0 {
 			return nil
 		}

@@ -34,10 +34,10 @@ func TestConfigureLeavesTheOtherSlot(t *testing.T) {
 	configured = b.configure(t, s, workflow, single("0 6 * * *", `{"amount":2}`))
 	require.Len(t, configured, 2)
 
-	deleted, err := s.Delete(t.Context(), b.tenant, workflow, []schedule.Slot{schedule.Batch, schedule.Single})
+	deleted, err := s.Delete(t.Context(), b.tenant, workflow, false, []schedule.Slot{schedule.Batch, schedule.Single})
 	require.NoError(t, err)
 	require.Equal(t, []schedule.Slot{schedule.Single, schedule.Batch}, deleted)
-	deleted, err = s.Delete(t.Context(), b.tenant, workflow, []schedule.Slot{schedule.Single})
+	deleted, err = s.Delete(t.Context(), b.tenant, workflow, false, []schedule.Slot{schedule.Single})
 	require.NoError(t, err)
 	require.Empty(t, deleted)
 

@@ -224,7 +224,7 @@ func TestClockGoesBack(t *testing.T) {
 	workflow := b.publish(t)
 	for range 3 {
 		b.clock.set(noon)
-		_, err := s.Delete(t.Context(), b.tenant, workflow, []schedule.Slot{schedule.Single})
+		_, err := s.Delete(t.Context(), b.tenant, workflow, false, []schedule.Slot{schedule.Single})
 		require.NoError(t, err)
 		b.configure(t, s, workflow, single("5 * * * *", `{"amount":1}`))
 		b.clock.set(noon.Add(6 * time.Minute))

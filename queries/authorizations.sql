@@ -98,12 +98,12 @@ SELECT count(*) FROM (
 
 -- name: AuthorizationFindSigned :one
 -- The signed authorization of a key and an identity that holds longest. Where a
--- borrower is named it must be that borrower's: by its borrower, or, if it names
--- none, by its identity.
+-- borrower is named it must not be another borrower's; one that names none holds
+-- for any.
 SELECT id, authorized_at, expires_at FROM authorizations
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND authorized_at IS NOT NULL AND expires_at > now()
     AND key = @key AND identity_key = @identity_key AND identity_value = @identity_value
-    AND (sqlc.narg('borrower_id')::text IS NULL OR coalesce(borrower_id, identity_value) = sqlc.narg('borrower_id'))
+    AND (sqlc.narg('borrower_id')::text IS NULL OR borrower_id IS NULL OR borrower_id = sqlc.narg('borrower_id'))
 ORDER BY expires_at DESC, id DESC
 LIMIT 1;
 

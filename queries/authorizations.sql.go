@@ -209,7 +209,7 @@ const authorizationFindSigned = `-- name: AuthorizationFindSigned :one
 SELECT id, authorized_at, expires_at FROM authorizations
 WHERE tenant_id = $1 AND deleted_at IS NULL AND authorized_at IS NOT NULL AND expires_at > now()
     AND key = $2 AND identity_key = $3 AND identity_value = $4
-    AND ($5::text IS NULL OR coalesce(borrower_id, identity_value) = $5)
+    AND ($5::text IS NULL OR borrower_id IS NULL OR borrower_id = $5)
 ORDER BY expires_at DESC, id DESC
 LIMIT 1
 `
@@ -229,8 +229,8 @@ type AuthorizationFindSignedRow struct {
 }
 
 // The signed authorization of a key and an identity that holds longest. Where a
-// borrower is named it must be that borrower's: by its borrower, or, if it names
-// none, by its identity.
+// borrower is named it must not be another borrower's; one that names none holds
+// for any.
 func (q *Queries) AuthorizationFindSigned(ctx context.Context, db DBTX, arg AuthorizationFindSignedParams) (AuthorizationFindSignedRow, error) {
 	row := db.QueryRow(ctx, authorizationFindSigned,
 		arg.TenantID,

@@ -18,8 +18,7 @@ type Question struct {
 	Key           string
 	IdentityKey   string
 	IdentityValue string
-	// BorrowerID, where set, leaves out authorizations that are not this
-	// borrower's: by their borrower or, if they name none, by their identity.
+	// BorrowerID, where set, leaves out authorizations that name another borrower.
 	BorrowerID string
 }
 

@@ -15,7 +15,7 @@ import (
 const (
 	codeAuthorizationRequired = "AUTHORIZATION_REQUIRED"
 	authorizationRequired     = "there is no signed, unexpired authorization of this key and identity"
-	borrowersRequired         = authorizationRequired + " that is this borrower's"
+	borrowersRequired         = authorizationRequired + " that holds for this borrower"
 )
 
 // AuthorizationQuery asks for a signed, unexpired authorization.
@@ -24,8 +24,8 @@ type AuthorizationQuery struct {
 	Key           string
 	IdentityKey   string
 	IdentityValue string
-	// BorrowerID, where the execution has one, leaves out authorizations that are
-	// not this borrower's.
+	// BorrowerID, where the execution has one, leaves out authorizations that
+	// name another borrower.
 	BorrowerID string
 }
 

@@ -171,7 +171,7 @@ func (s *Server) runOrStart(
 		if err != nil {
 			return execution.Execution{}, err
 		}
-		filled, faults := plan.CheckInput(input)
+		filled, faults := execution.CheckInput(plan, input)
 		if len(faults) > 0 {
 			nameWholeBody(faults)
 			return execution.Execution{}, fault.New(fault.Unprocessable, "the input does not match the workflow's inputSchema").

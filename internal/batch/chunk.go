@@ -56,7 +56,7 @@ func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 		faults := it.faults
 		if !it.isBroken {
 			var filled map[string]any
-			filled, faults = plan.CheckInput(it.input)
+			filled, faults = execution.CheckInput(plan, it.input)
 			if faults = merge(it.faults, faults); len(faults) == 0 {
 				it.input, isWritten = filled, isWritten && !plan.FillsDefaults() // what is written is without them
 			}

@@ -3,12 +3,15 @@ package execution
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"tranche/internal/engine"
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/threads"
+	"tranche/internal/workflow"
 	"tranche/queries"
 )
 
@@ -147,6 +150,21 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 
 // BorrowerIDMax is the most characters of an id of a borrower.
 const BorrowerIDMax = 255
+
+// CheckInput is the check of what an execution or an item runs on: by the
+// schema of its workflow, and that it names no borrower whose id is too long,
+// without which the execution would be about none.
+func CheckInput(plan *workflow.Plan, input map[string]any) (map[string]any, []fault.Detail) {
+	filled, faults := plan.CheckInput(input)
+	named := filled
+	if len(faults) > 0 {
+		named = input
+	}
+	if id, ok := named["borrowerId"].(string); ok && utf8.RuneCountInString(id) > BorrowerIDMax {
+		faults = append(faults, fault.Detail{Field: "borrowerId", Message: fmt.Sprintf("must have at most %d characters", BorrowerIDMax)})
+	}
+	return filled, faults
+}
 
 // BorrowerOf is the borrowerId that an input names, nil if that is no text
 // (decisions 5.3).

@@ -12,6 +12,7 @@ import (
 	"tranche/internal/audit"
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
+	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -97,7 +98,7 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 			refused = append(refused, fault.Detail{Field: at + ".cron", Message: "never fires: no month that it names has the day"})
 		}
 		if setting.Slot == Single {
-			filled, faults := plan.CheckInput(orEmpty(setting.Input))
+			filled, faults := execution.CheckInput(plan, orEmpty(setting.Input))
 			for _, f := range faults {
 				refused = append(refused, fault.Detail{Field: member(at+".input", f.Field), Message: f.Message, SubCode: fault.InputSchemaMismatch})
 			}

@@ -24,13 +24,15 @@ VALUES (@tenant_id, @position, @authorization_id, @salt, @content);
 DELETE FROM evidence_contents WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
 -- name: EvidenceListOfAuthorization :many
-SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content
+SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content,
+       coalesce(c.authorization_id <> r.authorization_id, false)::boolean AS is_misplaced
 FROM evidence_records r LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position
 WHERE r.tenant_id = @tenant_id AND r.authorization_id = @authorization_id
 ORDER BY r.position;
 
 -- name: EvidenceListAfter :many
-SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content
+SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content,
+       coalesce(c.authorization_id <> r.authorization_id, false)::boolean AS is_misplaced
 FROM evidence_records r LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position
 WHERE r.tenant_id = @tenant_id AND r.position > @after
 ORDER BY r.position

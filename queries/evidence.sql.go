@@ -186,7 +186,8 @@ func (q *Queries) EvidenceHeadGet(ctx context.Context, db DBTX, tenantID uuid.UU
 }
 
 const evidenceListAfter = `-- name: EvidenceListAfter :many
-SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content
+SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content,
+       coalesce(c.authorization_id <> r.authorization_id, false)::boolean AS is_misplaced
 FROM evidence_records r LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position
 WHERE r.tenant_id = $1 AND r.position > $2
 ORDER BY r.position
@@ -209,6 +210,7 @@ type EvidenceListAfterRow struct {
 	Hash            []byte
 	Salt            []byte
 	Content         *string
+	IsMisplaced     bool
 }
 
 func (q *Queries) EvidenceListAfter(ctx context.Context, db DBTX, arg EvidenceListAfterParams) ([]EvidenceListAfterRow, error) {
@@ -230,6 +232,7 @@ func (q *Queries) EvidenceListAfter(ctx context.Context, db DBTX, arg EvidenceLi
 			&i.Hash,
 			&i.Salt,
 			&i.Content,
+			&i.IsMisplaced,
 		); err != nil {
 			return nil, err
 		}
@@ -242,7 +245,8 @@ func (q *Queries) EvidenceListAfter(ctx context.Context, db DBTX, arg EvidenceLi
 }
 
 const evidenceListOfAuthorization = `-- name: EvidenceListOfAuthorization :many
-SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content
+SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content,
+       coalesce(c.authorization_id <> r.authorization_id, false)::boolean AS is_misplaced
 FROM evidence_records r LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position
 WHERE r.tenant_id = $1 AND r.authorization_id = $2
 ORDER BY r.position
@@ -263,6 +267,7 @@ type EvidenceListOfAuthorizationRow struct {
 	Hash            []byte
 	Salt            []byte
 	Content         *string
+	IsMisplaced     bool
 }
 
 func (q *Queries) EvidenceListOfAuthorization(ctx context.Context, db DBTX, arg EvidenceListOfAuthorizationParams) ([]EvidenceListOfAuthorizationRow, error) {
@@ -284,6 +289,7 @@ func (q *Queries) EvidenceListOfAuthorization(ctx context.Context, db DBTX, arg 
 			&i.Hash,
 			&i.Salt,
 			&i.Content,
+			&i.IsMisplaced,
 		); err != nil {
 			return nil, err
 		}

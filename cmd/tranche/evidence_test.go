@@ -130,6 +130,14 @@ func TestEvidenceVerify(t *testing.T) {
 		{"missing middle row", of(remove("evidence_records", "position = 4")), `record 4 is missing`},
 		{"missing last row", of(remove("evidence_records", "position = 9")), `record 9 is missing`},
 		{"missing content", of(remove("evidence_contents", "position = 7")), `record 7 \(signed, .*\) has lost its content, though its authorization was not deleted`},
+		{
+			"content of another authorization",
+			change{
+				`UPDATE evidence_contents SET authorization_id = '0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11' WHERE position = 7`,
+				`UPDATE evidence_contents c SET authorization_id = r.authorization_id FROM evidence_records r WHERE r.tenant_id = c.tenant_id AND r.position = c.position`,
+			},
+			`record 7 \(signed, .*\) has a content that is kept as another authorization's`,
+		},
 		{"missing end", heads, `record 9 is after the end of the chain, which is not known any more`},
 		{"missing records", records, `record 1 is missing`},
 		{"missing everything", change{records.there + heads.there, records.back + heads.back}, `the record authorization_created of authorization .* is missing`},

@@ -51,6 +51,9 @@ type Record struct {
 	// Salt and Content are nil once the authorization has been deleted.
 	Salt    []byte
 	Content json.RawMessage
+	// IsMisplaced says that the content is kept as another authorization's, with
+	// whose deletion it would go.
+	IsMisplaced bool
 }
 
 // Head is where a chain ends.
@@ -174,6 +177,7 @@ func recordOf(row queries.EvidenceListAfterRow) Record {
 	r := Record{
 		Position: row.Position, AuthorizationID: row.AuthorizationID, Kind: Kind(row.Kind), RecordedAt: row.RecordedAt,
 		Commitment: row.Commitment, PreviousHash: row.PreviousHash, Hash: row.Hash, Salt: row.Salt,
+		IsMisplaced: row.IsMisplaced,
 	}
 	if row.Content != nil {
 		r.Content = json.RawMessage(*row.Content)

@@ -56,6 +56,8 @@ func (r *Record) fault(tenantID uuid.UUID) string {
 		return "is not what its hash says"
 	case r.Content != nil && !bytes.Equal(r.Commitment, commitment(r.Salt, r.Content)):
 		return "has a content that is not what it is committed to"
+	case r.IsMisplaced: // the hash covers the record's own authorization, so it is the content's that is wrong
+		return "has a content that is kept as another authorization's"
 	default:
 		return ""
 	}

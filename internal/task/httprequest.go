@@ -120,7 +120,9 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 			named = readSecretName(object.Object(name))
 		} else {
 			value = object.Tree(name)
-			refuseCredentials(object, name, name, object.Value(name))
+			if text, isText := object.Value(name).(string); isText && isCredentialHeader(name) && isConstant(text) {
+				object.Fault(name, mustBeSecret)
+			}
 		}
 		switch {
 		case !isHeaderName(name):

@@ -21,7 +21,7 @@ var (
 	secretNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	// credentialNames are those of credentials by their last word. Of keys only
 	// some are: an Idempotency-Key is none, nor is the key of a record.
-	credentialNames = regexp.MustCompile(`((api|access|subscription|secret|private)key|token|secret|password|passphrase|passwd|pwd|credentials?|authorization|cookie)$`)
+	credentialNames = regexp.MustCompile(`((api|access|subscription|secret|private)key|token|secret|password|passphrase|passwd|pwd|credentials?)$`)
 )
 
 // readSecretName reads the member secret, which names one.
@@ -78,6 +78,13 @@ func isConstant(template string) bool {
 	v, _ := compiled.Constant()
 	text, _ := v.(string)
 	return text != ""
+}
+
+// isCredentialHeader is holdsCredential for a header: elsewhere an authorization may
+// be what somebody consented to.
+func isCredentialHeader(name string) bool {
+	last := strings.ToLower(name)
+	return holdsCredential(name) || strings.HasSuffix(last, "authorization") || strings.HasSuffix(last, "cookie")
 }
 
 // holdsCredential reports whether a name is one of a credential by its end,

@@ -62,7 +62,7 @@ func TestHTTPRequestKnowsWhatIsNoCredential(t *testing.T) {
 		`{"url":"https://example.com/?api_key={{ input.key }}&token_type=x&page={{ input.n }}"}`,
 		`{"url":"https://example.com/?api_key="}`,
 		`{"url":"https://example.com/","query":{"token_type":"x","key":"score","secret":"","password":null}}`,
-		`{"url":"https://example.com/","body":{"tokens":"five","maxTokens":"5","primaryKey":"id","token":5,"secret":true,"keys":["a"]}}`,
+		`{"url":"https://example.com/","body":{"tokens":"five","maxTokens":"5","primaryKey":"id","token":5,"secret":true,"keys":["a"],"creditAuthorization":"Y","cookie":"oat"}}`,
 		`{"url":"https://example.com/","body":{"token":"{{ callbackUrl(\"w\") }}","password":"{{ uuid() }}","secret":"{{ now() }}"}}`,
 		`{"url":"https://example.com/","body":{"token":"{{ execution.id }}","password":"a{{ input.b }}","secret":"{{ tasks.w.output.s }}","pwd":"{{ \"\" }}"}}`,
 		`{"url":"https://example.com/","headers":{"X-Token":{"secret":"key"},"Authorization":"Bearer {{ input.token }}","X-Api-Key":""}}`,

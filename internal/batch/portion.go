@@ -87,3 +87,16 @@ func (p *portioner) read(r itemReader) (items []item, err error) {
 	}
 	return items, nil
 }
+
+// skip passes over n items of a source and returns how many there were.
+func skip(r itemReader, n int) (int, error) {
+	for i := range n {
+		if err := r.skip(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return i, err
+		}
+	}
+	return n, nil
+}

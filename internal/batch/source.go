@@ -1,13 +1,10 @@
 package batch
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
 
-	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 )
 
@@ -46,53 +43,6 @@ type itemReader interface {
 	// from is the name of the file; empty for the items of the request.
 	from() string
 }
-
-// listReader gives the items of the request, from the text of their array: read at
-// once they take up to sixteen times as much.
-type listReader struct {
-	decoder *json.Decoder
-	read    int // bytes of the last item
-}
-
-func openList(text []byte) (itemReader, error) {
-	r := &listReader{decoder: json.NewDecoder(bytes.NewReader(text))}
-	_, err := r.decoder.Token()
-	return r, err
-}
-
-func (r *listReader) next() (item, error) {
-	text, err := r.element()
-	if err != nil {
-		return item{}, err
-	}
-	r.read = len(text)
-	value, err := exactjson.Decode(text)
-	input, ok := value.(map[string]any)
-	if err == nil && !ok {
-		err = errors.New("an item is not an object")
-	}
-	return item{input: input}, err
-}
-
-// element returns the text of the next item, or io.EOF.
-func (r *listReader) element() (text json.RawMessage, err error) {
-	if !r.decoder.More() {
-		return nil, io.EOF
-	}
-	err = r.decoder.Decode(&text)
-	return text, err
-}
-
-func (r *listReader) skip() error {
-	_, err := r.element()
-	return err
-}
-
-func (r *listReader) size() int { return r.read }
-
-func (r *listReader) columns() []string { return nil }
-
-func (r *listReader) from() string { return "" }
 
 // rowReader gives the rows of a table: of a delimited file or of a sheet.
 type rowReader interface {
@@ -214,17 +164,4 @@ func (r *tableReader) Close() error {
 		return closer.Close()
 	}
 	return nil
-}
-
-// skip passes over n items of a source and returns how many there were.
-func skip(r itemReader, n int) (int, error) {
-	for i := range n {
-		if err := r.skip(); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return i, err
-		}
-	}
-	return n, nil
 }

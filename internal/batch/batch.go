@@ -10,7 +10,7 @@
 // chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
 // the output package (draft.go, while items run; PostProcess, postprocess.go).
 // control.go, cancel.go and retry.go intervene; turns.go says whose turn it is.
-// Files are read by table.go and what it stands on, and written by report.go.
+// Files are read by package itemfile, and written by report.go.
 package batch
 
 import (

@@ -12,6 +12,7 @@ import (
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/itemfile"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
@@ -46,29 +47,29 @@ type checkedPortion struct {
 // validates them and writes what is to be stored.
 func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 	columns, items := newColumnSet(p.columns...), make([]checked, len(p.items))
-	var rows rowWriter
+	var rows itemfile.RowWriter
 	for i := range p.items {
 		it := &p.items[i]
-		isWritten := rows.write(it) // its leaves are columns that the source declares
+		isWritten := rows.Write(it) // its leaves are columns that the source declares
 		if !isWritten {
-			it.read()
+			it.Read()
 		}
-		faults := it.faults
-		if !it.isBroken {
+		faults := it.Faults
+		if !it.IsBroken {
 			var filled map[string]any
-			filled, faults = execution.CheckInput(plan, it.input)
-			if faults = merge(it.faults, faults); len(faults) == 0 {
-				it.input, isWritten = filled, isWritten && !plan.FillsDefaults() // what is written is without them
+			filled, faults = execution.CheckInput(plan, it.Input)
+			if faults = merge(it.Faults, faults); len(faults) == 0 {
+				it.Input, isWritten = filled, isWritten && !plan.FillsDefaults() // what is written is without them
 			}
 		}
 		var err error
 		if !isWritten {
-			columns.addLeaves(it.input)
-			if rows.text, err = exactjson.Append(rows.text[:0], it.input); err != nil {
+			columns.addLeaves(it.Input)
+			if rows.Text, err = exactjson.Append(rows.Text[:0], it.Input); err != nil {
 				return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
 			}
 		}
-		items[i] = checked{fileName: it.fileName, row: it.row, borrowerID: borrowerOf(it.input), input: string(rows.text)}
+		items[i] = checked{fileName: it.FileName, row: it.Row, borrowerID: borrowerOf(it.Input), input: string(rows.Text)}
 		if len(faults) > 0 {
 			if items[i].result, err = refusal(it, faults); err != nil {
 				return checkedPortion{}, err
@@ -182,10 +183,10 @@ func merge(reading, schema []fault.Detail) []fault.Detail {
 
 // refusal is the result of an item whose input does not match: its message
 // names file, row, column and reason.
-func refusal(it *item, faults []fault.Detail) (string, error) {
+func refusal(it *itemfile.Item, faults []fault.Detail) (string, error) {
 	var b strings.Builder
-	if it.row > 0 {
-		fmt.Fprintf(&b, "%s, row %d: ", it.fileName, it.row)
+	if it.Row > 0 {
+		fmt.Fprintf(&b, "%s, row %d: ", it.FileName, it.Row)
 	}
 	for i, d := range faults {
 		if i > 0 {

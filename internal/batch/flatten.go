@@ -1,6 +1,10 @@
 package batch
 
-import "slices"
+import (
+	"slices"
+
+	"tranche/internal/itemfile"
+)
 
 // columnSet is the columns of a table in the order in which they were met.
 type columnSet struct {
@@ -17,9 +21,9 @@ func newColumnSet(names ...string) *columnSet {
 	return s
 }
 
-// add appends a column unless it is there or columnsMax are.
+// add appends a column unless it is there or itemfile.ColumnsMax are.
 func (s *columnSet) add(name string) {
-	if _, ok := s.index[name]; ok || len(s.names) == columnsMax {
+	if _, ok := s.index[name]; ok || len(s.names) == itemfile.ColumnsMax {
 		return
 	}
 	s.index[name] = len(s.names)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"tranche/internal/exactjson"
+	"tranche/internal/itemfile"
 )
 
 // Reports take what they show from the text of JSON as it is stored: building
@@ -156,7 +157,7 @@ func cellOf(leaf string) (string, error) {
 		return "", errNotJSON
 	case leaf[0] == '"':
 		text, err := unquote(leaf)
-		return escape(text), err
+		return itemfile.Escape(text), err
 	case leaf[0] == '[', leaf[0] == '{':
 		value, err := exactjson.DecodeText(leaf)
 		if err != nil {

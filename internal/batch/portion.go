@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"tranche/internal/itemfile"
 )
 
 // Limits of a portion, of which several are in memory at a time.
@@ -16,7 +18,7 @@ const (
 // portion is items of one source, one after the other: what is checked at a time.
 type portion struct {
 	columns []string // that the source declares; with its first portion
-	items   []item
+	items   []itemfile.Item
 }
 
 // portioner reads items in portions.
@@ -43,22 +45,22 @@ func (p *portioner) readAll(sources []openSource) error {
 		}
 		before -= passed
 		if firstFile == "" {
-			firstFile = r.from()
+			firstFile = r.FileName()
 		}
 	}
 	if p.next == 0 && firstFile != "" {
-		return &FileError{File: firstFile, Reason: "there is no item in it"}
+		return &itemfile.Error{File: firstFile, Reason: "there is no item in it"}
 	}
 	return nil
 }
 
 // readFrom yields the items of a source but the first ones, which it passes over
 // and counts.
-func (p *portioner) readFrom(r itemReader, before int) (passed int, err error) {
+func (p *portioner) readFrom(r itemfile.Reader, before int) (passed int, err error) {
 	if passed, err = skip(r, before); err != nil {
 		return passed, err
 	}
-	columns := r.columns()
+	columns := r.Columns()
 	for {
 		items, err := p.read(r)
 		isEnd := errors.Is(err, io.EOF)
@@ -73,14 +75,14 @@ func (p *portioner) readFrom(r itemReader, before int) (passed int, err error) {
 }
 
 // read returns the next items of a source, the last ones with io.EOF.
-func (p *portioner) read(r itemReader) (items []item, err error) {
-	for size := 0; len(items) < portionItemsMax && size < portionBytesMax; size += r.size() {
-		it, err := r.next()
+func (p *portioner) read(r itemfile.Reader) (items []itemfile.Item, err error) {
+	for size := 0; len(items) < portionItemsMax && size < portionBytesMax; size += r.Size() {
+		it, err := r.Next()
 		if err != nil {
 			return items, err
 		}
 		if p.next == itemsMax {
-			return nil, &FileError{File: it.fileName, Row: it.row, Reason: fmt.Sprintf("a batch has at most %d items", itemsMax)}
+			return nil, &itemfile.Error{File: it.FileName, Row: it.Row, Reason: fmt.Sprintf("a batch has at most %d items", itemsMax)}
 		}
 		items = append(items, it)
 		p.next++
@@ -89,9 +91,9 @@ func (p *portioner) read(r itemReader) (items []item, err error) {
 }
 
 // skip passes over n items of a source and returns how many there were.
-func skip(r itemReader, n int) (int, error) {
+func skip(r itemfile.Reader, n int) (int, error) {
 	for i := range n {
-		if err := r.skip(); err != nil {
+		if err := r.Skip(); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}

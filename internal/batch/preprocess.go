@@ -11,6 +11,7 @@ import (
 
 	"tranche/internal/catalog"
 	"tranche/internal/exactjson"
+	"tranche/internal/itemfile"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -28,8 +29,8 @@ const (
 // process is ahead with this stage: there is nothing more to do here.
 var errOvertaken = errors.New("the stage is not this process' any more")
 
-// openSource opens a source of items. Faults of a file are *FileError.
-type openSource func() (itemReader, error)
+// openSource opens a source of items. Faults of a file are *itemfile.Error.
+type openSource func() (itemfile.Reader, error)
 
 // PreProcess reads the sources of a batch and records its items in chunks, each
 // with its progress, so that after a crash it goes on with the next chunk. Then
@@ -59,7 +60,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 		return err
 	}
 	err = s.record(ctx, tenantID, batchID, &row, w, plan, sources)
-	if broken, ok := errors.AsType[*FileError](err); ok {
+	if broken, ok := errors.AsType[*itemfile.Error](err); ok {
 		return s.failPreProcessing(ctx, tenantID, batchID, broken)
 	}
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.U
 
 // failPreProcessing ends a batch with a file that can not be read. Nothing of
 // it has run, and none of its items stays behind.
-func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, cause *FileError) error {
+func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, cause *itemfile.Error) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+cause.Error()); err != nil {
 			return err
@@ -200,7 +201,7 @@ func (s *Service) sources(ctx context.Context, tenantID uuid.UUID, row *queries.
 		return nil, fmt.Errorf("read the input schema: %w", err)
 	}
 	properties, _ := schema.(map[string]any)
-	all := []openSource{func() (itemReader, error) { return openList(row.Items) }}
+	all := []openSource{func() (itemfile.Reader, error) { return openList(row.Items) }}
 	packages := row.SourcePackageIds
 	if row.RawPackageID != nil {
 		packages = append([]uuid.UUID{*row.RawPackageID}, packages...)
@@ -220,11 +221,11 @@ func (s *Service) sources(ctx context.Context, tenantID uuid.UUID, row *queries.
 }
 
 func (s *Service) fileSource(ctx context.Context, a storage.Attachment, schema map[string]any) openSource {
-	return func() (itemReader, error) {
+	return func() (itemfile.Reader, error) {
 		file, err := s.Store.Open(ctx, a.TenantID, a.ID)
 		if err != nil {
 			return nil, err
 		}
-		return openItems(a.FileName, file, schema)
+		return itemfile.Open(a.FileName, file, schema)
 	}
 }

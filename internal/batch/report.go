@@ -13,6 +13,7 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
+	"tranche/internal/itemfile"
 	"tranche/queries"
 )
 
@@ -105,7 +106,7 @@ func (t *resultsTable) writeHeader() error {
 func (t *resultsTable) write(r *itemResult) error {
 	cells := t.cells
 	cells[0] = strconv.Itoa(int(r.itemIndex))
-	cells[1], cells[2] = optionalInt(r.rowNumber), escape(optionalText(r.fileName))
+	cells[1], cells[2] = optionalInt(r.rowNumber), itemfile.Escape(optionalText(r.fileName))
 	cells[3], cells[4], cells[5] = r.executionID, r.status, optionalInt(r.statusCode)
 	cells = cells[len(resultsHead):]
 	if err := t.inputs.fill(cells, r.input); err != nil {
@@ -115,7 +116,7 @@ func (t *resultsTable) write(r *itemResult) error {
 	if err := t.outputs.fill(cells, r.output); err != nil {
 		return err
 	}
-	cells[len(t.outputs.names)] = escape(r.errorMessage)
+	cells[len(t.outputs.names)] = itemfile.Escape(r.errorMessage)
 	return t.w.Write(t.cells)
 }
 
@@ -142,7 +143,7 @@ func newFailedTable(w io.Writer, inputs []string) *failedTable {
 func (t *failedTable) writeHeader() error {
 	var header []string
 	for _, name := range t.inputs.names {
-		header = append(header, escape(name))
+		header = append(header, itemfile.Escape(name))
 	}
 	return t.w.Write(append(header, failedTail...))
 }
@@ -152,8 +153,8 @@ func (t *failedTable) write(r *itemResult) error {
 		return err
 	}
 	tail := t.cells[len(t.inputs.names):]
-	tail[0], tail[1] = optionalInt(r.rowNumber), escape(optionalText(r.fileName))
-	tail[2] = escape(r.errorMessage)
+	tail[0], tail[1] = optionalInt(r.rowNumber), itemfile.Escape(optionalText(r.fileName))
+	tail[2] = itemfile.Escape(r.errorMessage)
 	return t.w.Write(t.cells)
 }
 

@@ -3,7 +3,10 @@ package batch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tranche/internal/exactjson"
+	"tranche/internal/itemfile"
 	"tranche/queries"
 )
 
@@ -30,6 +34,14 @@ func golden(t *testing.T, name string, got []byte) {
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(string(want), string(got)))
+}
+
+func decodeObject(text string) map[string]any {
+	value, err := exactjson.Decode([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return value.(map[string]any)
 }
 
 func someResults() []queries.BatchItemsListResultsRow {
@@ -118,6 +130,28 @@ func TestColumnsAreTheUnionInOrder(t *testing.T) {
 	require.Equal(t, []string{"b", "a", "c.x", "c.y", "z", "c.w"}, s.names)
 }
 
+// readFailed reads what failed.csv holds.
+func readFailed(file io.Reader) ([]itemfile.Item, error) {
+	r, err := itemfile.Open("failed.csv", file, decodeObject(`{"properties": {
+		"name": {"type": "string"}, "amount": {"type": "number"}, "tags": {"type": "array"},
+		"address": {"type": "object", "properties": {"zip": {"type": "string"}}}}}`))
+	if err != nil {
+		return nil, err
+	}
+	var items []itemfile.Item
+	for {
+		it, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return items, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		it.Read()
+		items = append(items, it)
+	}
+}
+
 // What failed.csv holds reads back as the input that was stored.
 func TestFailedTableReadsBack(t *testing.T) {
 	t.Parallel()
@@ -147,12 +181,30 @@ func TestFailedTableReadsBack(t *testing.T) {
 			require.NoError(t, w.write(&itemResult{input: string(text), rowNumber: &row, fileName: &name, errorMessage: "-"}))
 		}
 		require.NoError(t, w.flush())
-		items, err := readAll("failed.csv", &file)
+		items, err := readFailed(&file)
 		require.NoError(t, err)
 		require.Len(t, items, len(inputs))
 		for i, it := range items {
-			require.Empty(t, it.faults)
-			require.Empty(t, cmp.Diff(inputs[i], it.input))
+			require.Empty(t, it.Faults)
+			require.Empty(t, cmp.Diff(inputs[i], it.Input))
 		}
 	})
+}
+
+// As many columns as a table may have come back in failed.csv, which has some of
+// its own.
+func TestFailedTableReadsBackWithAllColumns(t *testing.T) {
+	t.Parallel()
+	names := make([]string, itemfile.ColumnsMax)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%d", i)
+	}
+	var file bytes.Buffer
+	table := newFailedTable(&file, names)
+	require.NoError(t, table.writeHeader())
+	require.NoError(t, table.write(&itemResult{input: `{"c0":"x","c999":"y"}`, errorMessage: "no"}))
+	require.NoError(t, table.flush())
+	items, err := readFailed(&file)
+	require.NoError(t, err)
+	require.Equal(t, []itemfile.Item{{FileName: "failed.csv", Row: 2, Input: map[string]any{"c0": "x", "c999": "y"}}}, items)
 }

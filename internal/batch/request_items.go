@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"tranche/internal/exactjson"
+	"tranche/internal/itemfile"
 )
 
 // listReader gives the items of the request, from the text of their array: read at
@@ -16,16 +17,16 @@ type listReader struct {
 	read    int // bytes of the last item
 }
 
-func openList(text []byte) (itemReader, error) {
+func openList(text []byte) (itemfile.Reader, error) {
 	r := &listReader{decoder: json.NewDecoder(bytes.NewReader(text))}
 	_, err := r.decoder.Token()
 	return r, err
 }
 
-func (r *listReader) next() (item, error) {
+func (r *listReader) Next() (itemfile.Item, error) {
 	text, err := r.element()
 	if err != nil {
-		return item{}, err
+		return itemfile.Item{}, err
 	}
 	r.read = len(text)
 	value, err := exactjson.Decode(text)
@@ -33,7 +34,7 @@ func (r *listReader) next() (item, error) {
 	if err == nil && !ok {
 		err = errors.New("an item is not an object")
 	}
-	return item{input: input}, err
+	return itemfile.Item{Input: input}, err
 }
 
 // element returns the text of the next item, or io.EOF.
@@ -45,13 +46,13 @@ func (r *listReader) element() (text json.RawMessage, err error) {
 	return text, err
 }
 
-func (r *listReader) skip() error {
+func (r *listReader) Skip() error {
 	_, err := r.element()
 	return err
 }
 
-func (r *listReader) size() int { return r.read }
+func (r *listReader) Size() int { return r.read }
 
-func (r *listReader) columns() []string { return nil }
+func (r *listReader) Columns() []string { return nil }
 
-func (r *listReader) from() string { return "" }
+func (r *listReader) FileName() string { return "" }

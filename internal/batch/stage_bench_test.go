@@ -1,10 +1,6 @@
 package batch
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -12,28 +8,6 @@ import (
 
 	"tranche/queries"
 )
-
-// BenchmarkReadItems is what reading a row of a table costs beside checking it.
-func BenchmarkReadItems(b *testing.B) {
-	var file strings.Builder
-	file.WriteString("name,amount,months,owner,grade,note,address.zip,address.floor\n")
-	for i := range b.N {
-		fmt.Fprintf(&file, "Maria Santos %d,%d.10,36,true,A,home improvement,0%d,2\n", i, i, 1000+i%9000)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	r, err := openItems("loans.csv", strings.NewReader(file.String()), loanSchema)
-	require.NoError(b, err)
-	for range b.N {
-		it, err := r.next()
-		if err != nil {
-			b.Fatal(err)
-		}
-		it.read()
-	}
-	_, err = r.next()
-	require.True(b, errors.Is(err, io.EOF))
-}
 
 // BenchmarkReport is what an item costs that is written to the files of a package.
 func BenchmarkReport(b *testing.B) {

@@ -13,6 +13,7 @@ import (
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/itemfile"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/jobs"
@@ -171,7 +172,7 @@ func (s *Service) findFiles(ctx context.Context, tx pgx.Tx, r *Request) ([]stora
 		file, ok := stored[name]
 		if !ok {
 			unknown = append(unknown, fault.Detail{Field: field, Message: "names no file that has been uploaded"})
-		} else if _, _, ok := formatOf(file.FileName); !ok {
+		} else if _, err := itemfile.ContentType(file.FileName); err != nil {
 			unreadable = append(unreadable, fault.Detail{Field: field, Message: "names a file from which no items can be read"})
 		}
 		files[i] = file

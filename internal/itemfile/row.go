@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ type member struct {
 	text    string // the name as it is written, with its colon
 	column  *column
 	members []member // of an object, in the order of their names
-	object  int      // of an object: its place in rowWriter.inner
+	object  int      // of an object: its place in RowWriter.inner
 }
 
 // findMembers finds what the inputs of regular rows are made of. There are none where
@@ -70,19 +70,22 @@ func (l *layout) membersOf(columns []*column, depth int) ([]member, error) {
 	return members, nil
 }
 
-// rowWriter makes the inputs of regular rows, one after the other: as values and as
-// JSON at once. An input is valid until the next call of write.
-type rowWriter struct {
+// RowWriter makes the inputs of regular rows, one after the other: as values and as
+// JSON at once. An input is valid until the next call of Write.
+type RowWriter struct {
+	// Text is the JSON of the last regular row's input. Its memory is used again for
+	// the next one, and between two calls by whoever calls Write.
+	Text []byte
+
 	layout *layout
 	cells  []string
 	input  map[string]any
 	inner  []map[string]any // the objects within
-	text   []byte
 }
 
-// write reports whether the item is a regular row; then it has its input, and the
-// text is that of the input.
-func (w *rowWriter) write(it *item) bool {
+// Write reports whether the item is a regular row; then it has its input, and Text
+// is that of the input. Any other item is left as it is.
+func (w *RowWriter) Write(it *Item) bool {
 	if it.layout == nil || it.layout.members == nil || len(it.cells) != len(it.layout.named) {
 		return false
 	}
@@ -92,38 +95,38 @@ func (w *rowWriter) write(it *item) bool {
 			w.inner[i] = map[string]any{}
 		}
 	}
-	w.cells, w.text = it.cells, w.text[:0]
+	w.cells, w.Text = it.cells, w.Text[:0]
 	isRegular := w.object(w.input, w.layout.members)
 	if isRegular {
-		it.input = w.input
+		it.Input = w.input
 	}
 	return isRegular
 }
 
 // object writes an object of the row's cells, and reports whether they are regular.
-func (w *rowWriter) object(object map[string]any, members []member) bool {
+func (w *RowWriter) object(object map[string]any, members []member) bool {
 	clear(object)
-	w.text = append(w.text, '{')
+	w.Text = append(w.Text, '{')
 	for i := range members {
-		m, before := &members[i], len(w.text)
+		m, before := &members[i], len(w.Text)
 		if len(object) > 0 {
-			w.text = append(w.text, ',')
+			w.Text = append(w.Text, ',')
 		}
-		w.text = append(w.text, m.text...)
+		w.Text = append(w.Text, m.text...)
 		isThere, isRegular := w.member(object, m)
 		if !isRegular {
 			return false
 		}
 		if !isThere {
-			w.text = w.text[:before]
+			w.Text = w.Text[:before]
 		}
 	}
-	w.text = append(w.text, '}')
+	w.Text = append(w.Text, '}')
 	return true
 }
 
 // member writes the value of a member, unless its cells are empty.
-func (w *rowWriter) member(object map[string]any, m *member) (isThere, isRegular bool) {
+func (w *RowWriter) member(object map[string]any, m *member) (isThere, isRegular bool) {
 	if m.column == nil {
 		inner := w.inner[m.object]
 		isRegular = w.object(inner, m.members)
@@ -141,7 +144,7 @@ func (w *rowWriter) member(object map[string]any, m *member) (isThere, isRegular
 		return true, false
 	}
 	object[m.name] = value
-	text, err := exactjson.Append(w.text, value)
-	w.text = text
+	text, err := exactjson.Append(w.Text, value)
+	w.Text = text
 	return true, err == nil
 }

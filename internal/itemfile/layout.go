@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ type column struct {
 type nesting struct{ outer, inner int }
 
 // newLayout reads a header: names are properties of the input, with dots for
-// nesting (decisions 6.2). Errors are *FileError.
+// nesting (decisions 6.2). Errors are *Error.
 func newLayout(fileName string, header []string, schema map[string]any) (*layout, error) {
 	l := &layout{named: make([]bool, len(header))}
 	seen := map[string]bool{}
@@ -57,7 +57,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 			reason = fmt.Sprintf("a name has less than %d parts", exactjson.DepthMax)
 		}
 		if reason != "" {
-			return nil, &FileError{File: fileName, Row: 1, Column: name, Reason: reason}
+			return nil, &Error{File: fileName, Row: 1, Column: name, Reason: reason}
 		}
 		seen[name] = true
 		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path), format: formatAt(schema, path)})
@@ -71,7 +71,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		}
 	}
 	if len(l.columns) == 0 {
-		return nil, &FileError{File: fileName, Row: 1, Reason: "no column has a name that is read"}
+		return nil, &Error{File: fileName, Row: 1, Reason: "no column has a name that is read"}
 	}
 	l.findMembers()
 	return l, nil

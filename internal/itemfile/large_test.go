@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"archive/zip"
@@ -94,20 +94,20 @@ func TestLargeFilesAreReadInLittleMemory(t *testing.T) { //nolint:paralleltest /
 			require.NoError(t, err)
 
 			before := liveHeap()
-			r, err := openItems(name, file, map[string]any{"type": "object"})
+			r, err := Open(name, file, map[string]any{"type": "object"})
 			require.NoError(t, err)
 			read, most := 0, uint64(0)
 			for ; ; read++ {
 				if read%(rows/5) == 1 {
 					most = max(most, liveHeap())
 				}
-				it, err := r.next()
+				it, err := r.Next()
 				if errors.Is(err, io.EOF) {
 					break
 				}
 				require.NoError(t, err)
-				it.read()
-				require.Empty(t, it.faults)
+				it.Read()
+				require.Empty(t, it.Faults)
 			}
 			require.Equal(t, rows, read)
 			grown := max(most, before) - before

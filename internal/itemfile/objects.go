@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"bufio"
@@ -14,16 +14,16 @@ import (
 
 // objectOf reads one item that is written as JSON. What is no object is an item
 // with a fault, so that the others of its file go on.
-func objectOf(f *file, row int, text []byte) item {
-	it := item{fileName: f.name, row: row, input: map[string]any{}}
+func objectOf(f *file, row int, text []byte) Item {
+	it := Item{FileName: f.name, Row: row, Input: map[string]any{}}
 	value, err := exactjson.Decode(text)
 	switch object, ok := value.(map[string]any); {
 	case err != nil:
-		it.faults, it.isBroken = []fault.Detail{{Message: err.Error()}}, true
+		it.Faults, it.IsBroken = []fault.Detail{{Message: err.Error()}}, true
 	case !ok:
-		it.faults, it.isBroken = []fault.Detail{{Message: "this is not a JSON object"}}, true
+		it.Faults, it.IsBroken = []fault.Detail{{Message: "this is not a JSON object"}}, true
 	default:
-		it.input = object
+		it.Input = object
 	}
 	return it
 }
@@ -42,13 +42,13 @@ func openLines(f *file) *lineReader {
 	return &lineReader{file: f, text: text, lines: bufio.NewReaderSize(text, sampleBytes)}
 }
 
-func (r *lineReader) next() (item, error) {
+func (r *lineReader) Next() (Item, error) {
 	line, err := r.line()
 	if errors.Is(err, errRowTooLong) {
-		return item{fileName: r.name, row: r.row, input: map[string]any{}, faults: []fault.Detail{{Message: err.Error()}}, isBroken: true}, nil
+		return Item{FileName: r.name, Row: r.row, Input: map[string]any{}, Faults: []fault.Detail{{Message: err.Error()}}, IsBroken: true}, nil
 	}
 	if err != nil {
-		return item{}, err
+		return Item{}, err
 	}
 	r.read = len(line)
 	return objectOf(r.file, r.row, line), nil
@@ -91,7 +91,7 @@ func (r *lineReader) passOver() error {
 	}
 }
 
-func (r *lineReader) skip() error {
+func (r *lineReader) Skip() error {
 	_, err := r.line()
 	if errors.Is(err, errRowTooLong) {
 		return nil
@@ -99,11 +99,11 @@ func (r *lineReader) skip() error {
 	return err
 }
 
-func (r *lineReader) size() int { return r.read }
+func (r *lineReader) Size() int { return r.read }
 
-func (r *lineReader) columns() []string { return nil }
+func (r *lineReader) Columns() []string { return nil }
 
-func (r *lineReader) from() string { return r.name }
+func (r *lineReader) FileName() string { return r.name }
 
 // arrayReader gives the elements of a file's one array of JSON as items.
 type arrayReader struct {
@@ -114,27 +114,27 @@ type arrayReader struct {
 	read    int // bytes of the last element
 }
 
-// openArray reads the beginning of the array. Faults of the file are *FileError.
+// openArray reads the beginning of the array. Faults of the file are *Error.
 func openArray(f *file) (*arrayReader, error) {
 	text := f.bounded()
 	r := &arrayReader{file: f, text: text, decoder: json.NewDecoder(text)}
 	token, err := r.decoder.Token()
 	if errors.Is(err, io.EOF) && r.source.err == nil {
-		return nil, &FileError{File: f.name, Reason: "the file is empty; it must hold a JSON array of objects"}
+		return nil, &Error{File: f.name, Reason: "the file is empty; it must hold a JSON array of objects"}
 	}
 	if err != nil {
 		return nil, r.fail(err)
 	}
 	if token != json.Delim('[') {
-		return nil, &FileError{File: f.name, Reason: "this is not a JSON array"}
+		return nil, &Error{File: f.name, Reason: "this is not a JSON array"}
 	}
 	return r, nil
 }
 
-func (r *arrayReader) next() (item, error) {
+func (r *arrayReader) Next() (Item, error) {
 	text, err := r.element()
 	if err != nil {
-		return item{}, err
+		return Item{}, err
 	}
 	r.read = len(text)
 	return objectOf(r.file, r.row, text), nil
@@ -160,22 +160,22 @@ func (r *arrayReader) element() (json.RawMessage, error) {
 	return text, nil
 }
 
-func (r *arrayReader) skip() error {
+func (r *arrayReader) Skip() error {
 	_, err := r.element()
 	return err
 }
 
-func (r *arrayReader) size() int { return r.read }
+func (r *arrayReader) Size() int { return r.read }
 
-func (r *arrayReader) columns() []string { return nil }
+func (r *arrayReader) Columns() []string { return nil }
 
-func (r *arrayReader) from() string { return r.name }
+func (r *arrayReader) FileName() string { return r.name }
 
 // fail names the element at which the array is broken: nothing after it can be
 // told apart.
 func (r *arrayReader) fail(err error) error {
 	failed := r.broken(err, r.row+1)
-	broken, isFile := errors.AsType[*FileError](failed)
+	broken, isFile := errors.AsType[*Error](failed)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && isFile {
 		broken.Reason = fmt.Sprintf("this is not JSON, at byte %d of the text", syntax.Offset)
 	}

@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"archive/zip"

@@ -1,11 +1,10 @@
-package batch
+package itemfile
 
 import (
 	"slices"
 	"strings"
 
 	"tranche/internal/fault"
-	"tranche/internal/storage"
 )
 
 // gzipExtension may follow the extension of every format.
@@ -45,13 +44,9 @@ func formats() []format {
 	}
 }
 
-// ContentType returns the type with which a file of this name is uploaded. A
-// name that no format fits is fault.Invalid with a detail for fileName.
+// ContentType returns the media type of a file of this name. A name that no format
+// fits, so that Open refuses it, is fault.Invalid with a detail for fileName.
 func ContentType(fileName string) (string, error) {
-	if reason := storage.CheckFileName(fileName); reason != "" {
-		return "", fault.New(fault.Invalid, "the file name is not valid").
-			WithDetails(fault.Detail{Field: "fileName", Message: reason})
-	}
 	f, isGzip, ok := formatOf(fileName)
 	if !ok {
 		return "", fault.New(fault.Invalid, "files of this type are not read").

@@ -1,9 +1,11 @@
-package batch
+package itemfile
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 
 	"tranche/internal/exactjson"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 const corpus = "../../testdata/files"
 
@@ -32,22 +36,18 @@ func readFile(t *testing.T, path string) string {
 	schema, err := exactjson.Decode([]byte(corpusSchema))
 	require.NoError(t, err)
 	var out strings.Builder
-	r, err := openItems(filepath.Base(path), bytes.NewReader(content), schema.(map[string]any))
+	r, err := Open(filepath.Base(path), bytes.NewReader(content), schema.(map[string]any))
 	for err == nil {
-		var it item
-		if it, err = r.next(); err != nil {
+		var it Item
+		if it, err = r.Next(); err != nil {
 			break
 		}
-		it.read()
-		input, encodeErr := exactjson.Encode(it.input)
+		it.Read()
+		input, encodeErr := exactjson.Encode(it.Input)
 		require.NoError(t, encodeErr)
-		line := map[string]any{"row": it.row, "input": json.RawMessage(input)}
-		if len(it.faults) > 0 {
-			text, encodeErr := refusal(&it, it.faults)
-			require.NoError(t, encodeErr)
-			var result struct{ ErrorMessage string }
-			require.NoError(t, json.Unmarshal([]byte(text), &result))
-			line["error"] = result.ErrorMessage
+		line := map[string]any{"row": it.Row, "input": json.RawMessage(input)}
+		if len(it.Faults) > 0 {
+			line["error"] = messageOf(&it)
 		}
 		text, encodeErr := json.Marshal(line)
 		require.NoError(t, encodeErr)
@@ -57,11 +57,20 @@ func readFile(t *testing.T, path string) string {
 		require.NoError(t, closer.Close())
 	}
 	if !errors.Is(err, io.EOF) {
-		broken, ok := errors.AsType[*FileError](err)
+		broken, ok := errors.AsType[*Error](err)
 		require.True(t, ok, "%v", err)
 		out.WriteString("broken: " + broken.Error() + "\n")
 	}
 	return out.String()
+}
+
+// messageOf is what the item's execution says of its faults.
+func messageOf(it *Item) string {
+	var faults []string
+	for _, d := range it.Faults {
+		faults = append(faults, strings.TrimPrefix(d.Field+": "+d.Message, ": "))
+	}
+	return fmt.Sprintf("%s, row %d: %s", it.FileName, it.Row, strings.Join(faults, "; "))
 }
 
 // Every odd file gives the items and the faults that its neighbour

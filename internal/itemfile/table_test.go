@@ -1,11 +1,10 @@
-package batch
+package itemfile
 
 import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -44,21 +43,21 @@ func decodeObject(text string) map[string]any {
 }
 
 // readAll reads a file whole.
-func readAll(fileName string, source io.Reader) ([]item, error) {
-	r, err := openItems(fileName, source, loanSchema)
+func readAll(fileName string, source io.Reader) ([]Item, error) {
+	r, err := Open(fileName, source, loanSchema)
 	if err != nil {
 		return nil, err
 	}
-	var items []item
+	var items []Item
 	for {
-		it, err := r.next()
+		it, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return items, nil
 		}
 		if err != nil {
 			return items, err
 		}
-		it.read()
+		it.Read()
 		items = append(items, it)
 	}
 }
@@ -70,14 +69,14 @@ func TestTableReadsTypedItems(t *testing.T) {
 		`,,,,1,,,,` + "\n"
 	items, err := readAll("loans.csv", strings.NewReader(text))
 	require.NoError(t, err)
-	want := []item{
-		{fileName: "loans.csv", row: 2, input: map[string]any{
+	want := []Item{
+		{FileName: "loans.csv", Row: 2, Input: map[string]any{
 			"name": `Zoë "Z" Lima`, "amount": json.Number("1000.10"), "months": json.Number("36"), "owner": true, "grade": "A",
 			"tags": []any{json.Number("1.10"), "x"}, "address": map[string]any{"zip": "01234", "floor": json.Number("2")},
 		}},
-		{fileName: "loans.csv", row: 3, input: map[string]any{"grade": json.Number("1")}},
+		{FileName: "loans.csv", Row: 3, Input: map[string]any{"grade": json.Number("1")}},
 	}
-	require.Empty(t, cmp.Diff(want, items, cmp.AllowUnexported(item{})))
+	require.Empty(t, cmp.Diff(want, items, cmp.AllowUnexported(Item{})))
 }
 
 func TestTableDetectsEncoding(t *testing.T) {
@@ -106,8 +105,8 @@ func TestTableDetectsEncoding(t *testing.T) {
 			for _, source := range []io.Reader{strings.NewReader(file), iotest.HalfReader(strings.NewReader(file))} {
 				items, err := readAll("loans.csv", source)
 				require.NoError(t, err)
-				require.Equal(t, "Müller €", items[len(items)-1].input["name"])
-				require.Empty(t, items[len(items)-1].faults)
+				require.Equal(t, "Müller €", items[len(items)-1].Input["name"])
+				require.Empty(t, items[len(items)-1].Faults)
 			}
 		})
 	}
@@ -137,15 +136,15 @@ func TestTableDetectsDelimiter(t *testing.T) {
 			t.Parallel()
 			items, err := readAll("loans.csv", strings.NewReader(file))
 			require.NoError(t, err)
-			require.Equal(t, json.Number("1.5"), items[len(items)-1].input["amount"])
+			require.Equal(t, json.Number("1.5"), items[len(items)-1].Input["amount"])
 		})
 	}
 	items, err := readAll("one.csv", strings.NewReader("name\nx\n"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"name": "x"}, items[0].input)
+	require.Equal(t, map[string]any{"name": "x"}, items[0].Input)
 	items, err = readAll("loans.tsv", strings.NewReader("name,x\tamount\na\t1\n"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"name,x": "a", "amount": json.Number("1")}, items[0].input)
+	require.Equal(t, map[string]any{"name,x": "a", "amount": json.Number("1")}, items[0].Input)
 	for _, header := range []string{"sep=", "sep=;;", "separator=;", `sep="`} { // names of columns
 		items, err = readAll("sep.tsv", strings.NewReader(header+"\nx\n"))
 		if header == `sep="` {
@@ -153,7 +152,7 @@ func TestTableDetectsDelimiter(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{header: "x"}, items[0].input)
+		require.Equal(t, map[string]any{header: "x"}, items[0].Input)
 	}
 }
 
@@ -163,35 +162,32 @@ func TestTableReadsWhatExcelWrites(t *testing.T) {
 	t.Parallel()
 	items, err := readAll("a.csv", strings.NewReader("sep=;\rname;amount\r\"x\ry\";2\r\"a\"\"b\";1,5"))
 	require.NoError(t, err)
-	require.Equal(t, []item{
-		{fileName: "a.csv", row: 2, input: map[string]any{"name": "x\ny", "amount": json.Number("2")}},
-		{fileName: "a.csv", row: 3, input: map[string]any{"name": `a"b`, "amount": "1,5"}, faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+	require.Equal(t, []Item{
+		{FileName: "a.csv", Row: 2, Input: map[string]any{"name": "x\ny", "amount": json.Number("2")}},
+		{FileName: "a.csv", Row: 3, Input: map[string]any{"name": `a"b`, "amount": "1,5"}, Faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
 	}, items)
 }
 
 // A row with a quote out of place fails alone: those after it are read.
 func TestTablePassesOverBrokenQuotes(t *testing.T) {
 	t.Parallel()
-	r, err := openItems("a.csv", strings.NewReader("name,amount,months\na,1,1\n\nb,5\" pipe,2\n\"c\" d,1,3\ne,\"f\",4\n\"\"g,1,1\n"), loanSchema)
+	r, err := Open("a.csv", strings.NewReader("name,amount,months\na,1,1\n\nb,5\" pipe,2\n\"c\" d,1,3\ne,\"f\",4\n\"\"g,1,1\n"), loanSchema)
 	require.NoError(t, err)
-	passed, err := skip(r, 1)
-	require.NoError(t, err)
-	require.Equal(t, 1, passed)
+	require.NoError(t, r.Skip())
 	const reason = "a quote is out of place or not closed"
-	for _, want := range []item{
-		{row: 4, input: map[string]any{"name": "b"}, faults: []fault.Detail{{Field: "amount", Message: reason}}, isBroken: true},
-		{row: 5, input: map[string]any{}, faults: []fault.Detail{{Field: "name", Message: reason}}, isBroken: true},
-		{row: 6, input: map[string]any{"name": "e", "amount": "f", "months": json.Number("4")}, faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+	for _, want := range []Item{
+		{Row: 4, Input: map[string]any{"name": "b"}, Faults: []fault.Detail{{Field: "amount", Message: reason}}, IsBroken: true},
+		{Row: 5, Input: map[string]any{}, Faults: []fault.Detail{{Field: "name", Message: reason}}, IsBroken: true},
+		{Row: 6, Input: map[string]any{"name": "e", "amount": "f", "months": json.Number("4")}, Faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
 	} {
-		want.fileName = "a.csv"
-		got, err := r.next()
+		want.FileName = "a.csv"
+		got, err := r.Next()
 		require.NoError(t, err)
-		got.read()
+		got.Read()
 		require.Equal(t, want, got)
 	}
-	passed, err = skip(r, 2)
-	require.NoError(t, err)
-	require.Equal(t, 1, passed, "a broken row is passed over like any other")
+	require.NoError(t, r.Skip(), "a broken row is passed over like any other")
+	require.ErrorIs(t, r.Skip(), io.EOF)
 }
 
 func TestTableNumbersRows(t *testing.T) {
@@ -207,7 +203,7 @@ func TestTableNumbersRows(t *testing.T) {
 	require.NoError(t, err)
 	var rows []int
 	for _, it := range items {
-		rows = append(rows, it.row)
+		rows = append(rows, it.Row)
 	}
 	require.Equal(t, []int{2, 5, 7, 8}, rows)
 }
@@ -240,13 +236,13 @@ func TestTableTellsFaultsOfItems(t *testing.T) {
 			}
 			items, err := readAll("loans.csv", strings.NewReader(head+c.row+"\nlast,1,1,true,[],1\n"))
 			require.NoError(t, err)
-			require.Equal(t, []fault.Detail{c.want}, items[len(items)-2].faults)
-			require.Empty(t, items[len(items)-1].faults)
+			require.Equal(t, []fault.Detail{c.want}, items[len(items)-2].Faults)
+			require.Empty(t, items[len(items)-1].Faults)
 		})
 	}
 	items, err := readAll("loans.csv", strings.NewReader("name,,\nx,,,,\n"))
 	require.NoError(t, err)
-	require.Empty(t, items[0].faults, "empty cells beyond the header are no fault")
+	require.Empty(t, items[0].Faults, "empty cells beyond the header are no fault")
 }
 
 // A column may be within another's property as long as no row fills both: so
@@ -256,34 +252,16 @@ func TestTableReadsParentsBesideChildren(t *testing.T) {
 	items, err := readAll("a.csv", strings.NewReader("name,address,address.zip,address.floor\na,{},,\nb,,01234,2\nc,\"{\"\"zip\"\":\"\"1\"\"}\",,\nd,{},01234,\ne,,,\n"))
 	require.NoError(t, err)
 	within := fault.Detail{Field: "address.zip", Message: "is within address, which has a value of its own in this row"}
-	for i, want := range []item{
-		{input: map[string]any{"name": "a", "address": map[string]any{}}},
-		{input: map[string]any{"name": "b", "address": map[string]any{"zip": "01234", "floor": json.Number("2")}}},
-		{input: map[string]any{"name": "c", "address": map[string]any{"zip": "1"}}},
-		{input: map[string]any{"name": "d", "address": map[string]any{"zip": "01234"}}, faults: []fault.Detail{within}},
-		{input: map[string]any{"name": "e"}},
+	for i, want := range []Item{
+		{Input: map[string]any{"name": "a", "address": map[string]any{}}},
+		{Input: map[string]any{"name": "b", "address": map[string]any{"zip": "01234", "floor": json.Number("2")}}},
+		{Input: map[string]any{"name": "c", "address": map[string]any{"zip": "1"}}},
+		{Input: map[string]any{"name": "d", "address": map[string]any{"zip": "01234"}}, Faults: []fault.Detail{within}},
+		{Input: map[string]any{"name": "e"}},
 	} {
-		want.fileName, want.row = "a.csv", i+2
+		want.FileName, want.Row = "a.csv", i+2
 		require.Equal(t, want, items[i])
 	}
-}
-
-// As many columns as a table may have come back in failed.csv, which has some of
-// its own.
-func TestTableReadsColumnsBesideIgnoredOnes(t *testing.T) {
-	t.Parallel()
-	names := make([]string, columnsMax)
-	for i := range names {
-		names[i] = fmt.Sprintf("c%d", i)
-	}
-	var failed strings.Builder
-	table := newFailedTable(&failed, names)
-	require.NoError(t, table.writeHeader())
-	require.NoError(t, table.write(&itemResult{input: `{"c0":"x","c999":"y"}`, errorMessage: "no"}))
-	require.NoError(t, table.flush())
-	items, err := readAll("failed.csv", strings.NewReader(failed.String()))
-	require.NoError(t, err)
-	require.Equal(t, []item{{fileName: "failed.csv", row: 2, input: map[string]any{"c0": "x", "c999": "y"}}}, items)
 }
 
 func TestTableRefusesFiles(t *testing.T) {
@@ -315,7 +293,7 @@ func TestTableRefusesFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := readAll(c.file, strings.NewReader(c.text))
-			var broken *FileError
+			var broken *Error
 			require.ErrorAs(t, err, &broken)
 			require.Equal(t, c.want, err.Error())
 		})
@@ -332,26 +310,9 @@ func TestTablePassesOnErrorsOfTheSource(t *testing.T) {
 	for _, text := range []string{"", "name,amount\n", "name,amount\nx,1\n", "name,amount\n\"x"} {
 		_, err := readAll("a.csv", io.MultiReader(strings.NewReader(text), iotest.ErrReader(away)))
 		require.ErrorIs(t, err, away)
-		var broken *FileError
+		var broken *Error
 		require.NotErrorAs(t, err, &broken)
 	}
-}
-
-func TestSkipPassesOverItems(t *testing.T) {
-	t.Parallel()
-	r, err := openItems("a.csv", strings.NewReader("name\na\n\nb\nc\n"), loanSchema)
-	require.NoError(t, err)
-	n, err := skip(r, 2)
-	require.NoError(t, err)
-	require.Equal(t, 2, n)
-	it, err := r.next()
-	require.NoError(t, err)
-	it.read()
-	require.Equal(t, "c", it.input["name"])
-	require.Equal(t, 5, it.row)
-	n, err = skip(r, 2)
-	require.NoError(t, err)
-	require.Zero(t, n)
 }
 
 // Files of objects: .json and .jsonl.
@@ -366,7 +327,7 @@ func FuzzObjects(f *testing.F) {
 			items, err := readAll(name, bytes.NewReader(content))
 			requireClear(t, items, 0, err)
 			for _, it := range items {
-				text, err := exactjson.Encode(it.input)
+				text, err := exactjson.Encode(it.Input)
 				require.NoError(t, err)
 				require.NoError(t, exactjson.Check(text), "an item that can not be stored")
 			}
@@ -385,7 +346,7 @@ func FuzzCSV(f *testing.F) {
 		items, err := readAll("a.csv", bytes.NewReader(file))
 		requireClear(t, items, 1, err)
 		for _, it := range items {
-			text, err := exactjson.Encode(it.input)
+			text, err := exactjson.Encode(it.Input)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -394,7 +355,7 @@ func FuzzCSV(f *testing.F) {
 			}
 		}
 		again, err2 := readAll("a.csv", iotest.OneByteReader(bytes.NewReader(file)))
-		if diff := cmp.Diff(items, again, cmp.AllowUnexported(item{})); diff != "" || (err == nil) != (err2 == nil) {
+		if diff := cmp.Diff(items, again, cmp.AllowUnexported(Item{})); diff != "" || (err == nil) != (err2 == nil) {
 			t.Fatalf("reading in other pieces gives something else: %s", diff)
 		}
 	})

@@ -1,20 +1,18 @@
-package batch
+package itemfile
 
 import (
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/internal/task"
-	"tranche/internal/workflow"
+	"tranche/internal/exactjson"
 )
 
-// Whether a row is written as a regular one or not makes no difference to what is
-// stored of it: for rows of all kinds of cells, by plans with defaults and without.
+// A row that is written as a regular one has the input that reading it would give,
+// and the text of that: for rows of all kinds of cells.
 func TestRegularRows(t *testing.T) {
 	t.Parallel()
 	const seed = 22
@@ -35,38 +33,37 @@ func TestRegularRows(t *testing.T) {
 		"{}", "'=1+1", "\x00", "\xff", " 12 ", "\u2028", strings.Repeat("9", 400),
 	}
 	for _, header := range headers {
-		for _, schema := range []string{regularSchema, strings.Replace(regularSchema, `"maximum"`, `"default": 7, "maximum"`, 1)} {
-			plan := planOf(t, schema)
-			l, err := newLayout("a.csv", strings.Split(header.names, ","), decodeObject(schema))
-			require.NoError(t, err)
-			generic := *l
-			generic.members = nil
-			declared := (&tableReader{layout: l}).columns()
-			written, read := portion{columns: declared}, portion{columns: declared}
-			for row := range 300 {
-				values := make([]string, len(l.named))
-				if random.IntN(20) == 0 {
-					values = values[:random.IntN(len(values))]
-				}
-				for i := range values {
-					if random.IntN(2) == 0 {
-						values[i] = cells[random.IntN(len(cells))]
-					}
-				}
-				if random.IntN(20) == 0 {
-					values = append(values, "more")
-				}
-				written.items = append(written.items, item{fileName: "a.csv", row: row, layout: l, cells: values})
-				read.items = append(read.items, item{fileName: "a.csv", row: row, layout: &generic, cells: values})
+		l, err := newLayout("a.csv", strings.Split(header.names, ","), decodeObject(regularSchema))
+		require.NoError(t, err)
+		var w RowWriter
+		hasRegular := false
+		for range 600 {
+			values := make([]string, len(l.named))
+			if random.IntN(20) == 0 {
+				values = values[:random.IntN(len(values))]
 			}
-			var w rowWriter
-			require.Equal(t, header.hasRegular, slices.ContainsFunc(written.items, func(it item) bool { return w.write(&it) }), header.names)
-			got, err := written.check(plan)
+			for i := range values {
+				if random.IntN(2) == 0 {
+					values[i] = cells[random.IntN(len(cells))]
+				}
+			}
+			if random.IntN(20) == 0 {
+				values = append(values, "more")
+			}
+			written, read := Item{layout: l, cells: values}, Item{layout: l, cells: values}
+			if !w.Write(&written) {
+				require.Equal(t, read, written)
+				continue
+			}
+			hasRegular = true
+			read.Read()
+			require.Empty(t, read.Faults)
+			require.Equal(t, read.Input, written.Input)
+			text, err := exactjson.Encode(read.Input)
 			require.NoError(t, err)
-			want, err := read.check(plan)
-			require.NoError(t, err)
-			require.Equal(t, want, got, header.names)
+			require.Equal(t, string(text), string(w.Text))
 		}
+		require.Equal(t, header.hasRegular, hasRegular, header.names)
 	}
 }
 
@@ -74,17 +71,6 @@ const regularSchema = `{"type": "object", "properties": {
 	"name": {"type": "string", "maxLength": 10}, "amount": {"type": "number"}, "months": {"type": "integer", "maximum": 360},
 	"owner": {"type": "boolean"}, "grade": {"enum": ["A", "", 1]}, "tags": {"type": ["array", "string"]}, "meta": {"type": "object"},
 	"address": {"type": "object", "properties": {"zip": {"type": "string"}, "floor": {"type": "integer"}}, "required": ["zip"]}}}`
-
-func planOf(t *testing.T, schema string) *workflow.Plan {
-	t.Helper()
-	tasks := decodeObject(`{"tasks": [{"id": "end", "type": "end", "config": {"output": {}}}], "edges": []}`)
-	types := task.Types(task.Ports{})
-	parsed, details := workflow.Parse(decodeObject(schema), tasks["tasks"], tasks["edges"], types)
-	require.Empty(t, details)
-	plan, err := workflow.Compile(parsed, types)
-	require.NoError(t, err)
-	return plan
-}
 
 // Rows that wait to be checked keep what they have, and nothing of their neighbours.
 // It measures the heap of the process, so no other test runs beside it.
@@ -95,23 +81,23 @@ func TestRowsKeepLittle(t *testing.T) {
 		"cells too many":         "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"y\n", rows),
 		"long cells":             "name,note\n" + strings.Repeat("x,"+strings.Repeat("y", 500_000)+"\n", rows),
 	} {
-		r, err := openItems("a.csv", strings.NewReader(file), loanSchema)
+		r, err := Open("a.csv", strings.NewReader(file), loanSchema)
 		require.NoError(t, err)
-		before, items := uint64(0), make([]item, rows)
+		before, items := uint64(0), make([]Item, rows)
 		for i := range items {
-			items[i], err = r.next()
+			items[i], err = r.Next()
 			require.NoError(t, err)
 			switch {
 			case i == 0:
 				before = liveHeap() // with what the reader itself needs for such rows
 			case name == "long cells":
-				items[i-1] = item{} // as when its portion is over
+				items[i-1] = Item{} // as when its portion is over
 			}
 		}
 		grown := max(liveHeap(), before) - before
 		t.Logf("%s: %d bytes", name, grown)
 		require.Less(t, grown, uint64(most), name)
-		require.Equal(t, rows+1, items[rows-1].row)
+		require.Equal(t, rows+1, items[rows-1].Row)
 		runtime.KeepAlive(r) // and the file, which was there before
 	}
 }

@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"encoding/xml"
@@ -47,7 +47,7 @@ const (
 )
 
 // openSheet reads the header of a spreadsheet. Faults of the file are
-// *FileError; other errors are the source's own.
+// *Error; other errors are the source's own.
 func openSheet(f *file) (*sheet, error) {
 	content, size, err := f.whole(sheetFileBytesMax)
 	if err != nil {
@@ -59,18 +59,18 @@ func openSheet(f *file) (*sheet, error) {
 	}
 	switch {
 	case size == 0:
-		return nil, &FileError{File: f.name, Reason: "the file is empty"}
+		return nil, &Error{File: f.name, Reason: "the file is empty"}
 	case size > sheetFileBytesMax:
-		return nil, &FileError{File: f.name, Reason: fmt.Sprintf("a spreadsheet has at most %d bytes; a .csv may have more", sheetFileBytesMax)}
+		return nil, &Error{File: f.name, Reason: fmt.Sprintf("a spreadsheet has at most %d bytes; a .csv may have more", sheetFileBytesMax)}
 	case string(first[:]) == "\xD0\xCF\x11\xE0": // a compound file, [MS-CFB]
-		return nil, &FileError{File: f.name, Reason: "the spreadsheet is protected by a password, or is of the old format .xls"}
+		return nil, &Error{File: f.name, Reason: "the spreadsheet is protected by a password, or is of the old format .xls"}
 	}
 	s := &sheet{file: f}
 	if s.book, err = openWorkbook(content, size); err != nil {
 		return nil, s.broken(err)
 	}
 	if s.book.sheet == "" {
-		return nil, &FileError{File: s.name, Reason: "the spreadsheet has no visible sheet"}
+		return nil, &Error{File: s.name, Reason: "the spreadsheet has no visible sheet"}
 	}
 	if s.part, err = s.book.open(s.book.sheet); err != nil {
 		return nil, s.broken(err)
@@ -85,10 +85,10 @@ func openSheet(f *file) (*sheet, error) {
 func (s *sheet) readHeader() error {
 	cells, err := s.next()
 	if errors.Is(err, io.EOF) {
-		return &FileError{File: s.name, Reason: "the first visible sheet is empty; its first row must name the columns"}
+		return &Error{File: s.name, Reason: "the first visible sheet is empty; its first row must name the columns"}
 	}
 	if broken, ok := errors.AsType[*rowError](err); ok {
-		return &FileError{File: s.name, Row: s.row, Reason: "column " + strconv.Itoa(s.faultColumn+1) + " " + broken.reason}
+		return &Error{File: s.name, Row: s.row, Reason: "column " + strconv.Itoa(s.faultColumn+1) + " " + broken.reason}
 	}
 	if err != nil {
 		return err
@@ -354,7 +354,7 @@ func unescapeSheet(text string) string {
 // broken is file.broken for errors of the spreadsheet's reader.
 func (s *sheet) broken(err error) error {
 	failed := s.file.broken(err, s.row)
-	if broken, ok := errors.AsType[*FileError](failed); ok {
+	if broken, ok := errors.AsType[*Error](failed); ok {
 		switch {
 		case errors.Is(err, errSheetTooLarge), errors.Is(err, errSheetTexts):
 			broken.Row, broken.Reason = 0, err.Error()

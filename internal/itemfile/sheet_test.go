@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"archive/zip"
@@ -75,7 +75,7 @@ func TestSheetReadsCells(t *testing.T) {
 			t.Parallel()
 			items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, sheetHeader+`<row r="2">`+c.cells+`</row>`)))
 			require.NoError(t, err)
-			require.Equal(t, []item{{fileName: "a.xlsx", row: 2, input: c.want}}, items)
+			require.Equal(t, []Item{{FileName: "a.xlsx", Row: 2, Input: c.want}}, items)
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestSheetReadsDates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"name": "2020-01-05", "amount": json.Number("43835"), "seen": "2020-01-05T18:00:00Z", "address": map[string]any{"zip": "43835"},
-	}, items[0].input)
+	}, items[0].Input)
 }
 
 func TestTimesOfSheets(t *testing.T) {
@@ -138,9 +138,9 @@ func TestSheetTellsFaultsOfRows(t *testing.T) {
 			file := spreadsheet(t, sheetHeader+`<row r="2"><c r="A2" t="inlineStr"><is><t>x</t></is></c>`+c.cell+`</row><row r="3"><c r="B3"><v>1</v></c></row>`)
 			items, err := readAll("a.xlsx", bytes.NewReader(file))
 			require.NoError(t, err)
-			require.Equal(t, []item{
-				{fileName: "a.xlsx", row: 2, input: map[string]any{"name": "x"}, faults: []fault.Detail{{Field: "amount", Message: c.reason}}, isBroken: true},
-				{fileName: "a.xlsx", row: 3, input: map[string]any{"amount": json.Number("1")}},
+			require.Equal(t, []Item{
+				{FileName: "a.xlsx", Row: 2, Input: map[string]any{"name": "x"}, Faults: []fault.Detail{{Field: "amount", Message: c.reason}}, IsBroken: true},
+				{FileName: "a.xlsx", Row: 3, Input: map[string]any{"amount": json.Number("1")}},
 			}, items)
 			_, err = readAll("a.xlsx", bytes.NewReader(spreadsheet(t, strings.ReplaceAll(`<row r="2">`+c.cell+`</row>`, "B2", "A2"))))
 			require.EqualError(t, err, "a.xlsx, row 2: column 1 "+c.reason)
@@ -174,7 +174,7 @@ func TestSheetRefusesFiles(t *testing.T) {
 			t.Parallel()
 			_, err := readAll("a.xlsx", bytes.NewReader(c.file))
 			require.EqualError(t, err, c.want)
-			var broken *FileError
+			var broken *Error
 			require.ErrorAs(t, err, &broken)
 		})
 	}
@@ -213,7 +213,7 @@ func TestSheetRefusesAbsurdArchives(t *testing.T) {
 		for name, file := range map[string][]byte{"a.xlsx": astray(t, offset), "a.xlsx.gz": gzipped(t, astray(t, offset))} {
 			_, err := readAll(name, bytes.NewReader(file))
 			require.EqualError(t, err, name+": this is not a spreadsheet of the format .xlsx, or it is broken or cut off")
-			var broken *FileError
+			var broken *Error
 			require.ErrorAs(t, err, &broken)
 		}
 	}
@@ -221,17 +221,17 @@ func TestSheetRefusesAbsurdArchives(t *testing.T) {
 
 // requireClear says that a file was read, items in their order after row before,
 // or refused for a reason that names it.
-func requireClear(t *testing.T, items []item, before int, err error) {
+func requireClear(t *testing.T, items []Item, before int, err error) {
 	t.Helper()
-	var broken *FileError
+	var broken *Error
 	if err != nil && (!errors.As(err, &broken) || broken.File == "" || broken.Reason == "") {
 		t.Fatalf("a fault of the file is no clear one: %v", err)
 	}
 	for _, it := range items {
-		if it.row <= before {
-			t.Fatalf("row %d follows row %d", it.row, before)
+		if it.Row <= before {
+			t.Fatalf("row %d follows row %d", it.Row, before)
 		}
-		before = it.row
+		before = it.Row
 	}
 }
 

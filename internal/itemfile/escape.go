@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import "strings"
 
@@ -6,17 +6,17 @@ import "strings"
 // formula (decisions 6.7).
 const formulaStarts = "=+-@\t"
 
-// escape puts an apostrophe before a text that a spreadsheet would take for a
+// Escape puts an apostrophe before a text that a spreadsheet would take for a
 // formula. A text that begins like an escaped one gets another, so that
 // unescape gives back every text as it was.
-func escape(text string) string {
+func Escape(text string) string {
 	if isFormula(text) {
 		return "'" + text
 	}
 	return text
 }
 
-// unescape drops one leading apostrophe of what escape has written.
+// unescape drops one leading apostrophe of what Escape has written.
 func unescape(text string) string {
 	if strings.HasPrefix(text, "'") && isFormula(text) {
 		return text[1:]

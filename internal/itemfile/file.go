@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"bytes"
@@ -9,23 +9,25 @@ import (
 	"strings"
 )
 
-// Limits of a file.
+// ColumnsMax is how many columns of a table are read; as many again may be ignored.
+const ColumnsMax = 1000
+
+// Further limits of a file.
 const (
-	columnsMax    = 1000
 	rowBytesMax   = 1 << 20 // of one row
 	tableBytesMax = 4 << 30 // unpacked
 )
 
-// FileError says why a file can not be read, in words that are safe to show:
+// Error says why a file can not be read, in words that are safe to show:
 // loans.csv, row 17: a quote is not closed.
-type FileError struct {
+type Error struct {
 	File   string
 	Row    int // of the table, header = 1; 0 where it concerns the whole file
 	Column string
 	Reason string
 }
 
-func (e *FileError) Error() string {
+func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
 	if e.Row > 0 {
@@ -60,11 +62,11 @@ type file struct {
 	raw    io.Reader // the bytes, unpacked
 }
 
-// openFile begins to read a file. Faults of the file are *FileError.
+// openFile begins to read a file. Faults of the file are *Error.
 func openFile(name string, source io.Reader) (*file, error) {
 	format, isGzip, ok := formatOf(name)
 	if !ok {
-		return nil, &FileError{File: name, Reason: "files of this type are not read; the name must end in " + extensions()}
+		return nil, &Error{File: name, Reason: "files of this type are not read; the name must end in " + extensions()}
 	}
 	f := &file{name: name, format: format, source: &sourceReader{source: source}}
 	f.raw = f.source
@@ -122,7 +124,7 @@ func (f *file) broken(err error, row int) error {
 	if f.source.err != nil {
 		return fmt.Errorf("read %s: %w", f.name, f.source.err)
 	}
-	e := &FileError{File: f.name, Row: row, Reason: "the file is broken or cut off"}
+	e := &Error{File: f.name, Row: row, Reason: "the file is broken or cut off"}
 	switch {
 	case errors.Is(err, errRowTooLong), errors.Is(err, errTableTooLarge):
 		e.Reason = err.Error()

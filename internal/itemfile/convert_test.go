@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"encoding/json"
@@ -65,7 +65,7 @@ func TestEscapeComesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching("'{0,3}[=+@\t-]?[ab'=]{0,3}").Draw(t, "text")
-		require.Equal(t, text, unescape(escape(text)))
-		require.False(t, escape(text) != "" && isFormula(escape(text)) && escape(text)[0] != '\'')
+		require.Equal(t, text, unescape(Escape(text)))
+		require.False(t, Escape(text) != "" && isFormula(Escape(text)) && Escape(text)[0] != '\'')
 	})
 }

@@ -1,4 +1,4 @@
-package batch
+package itemfile
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ type table struct {
 }
 
 // openTable reads the header of a delimited file. Faults of the file are
-// *FileError; other errors are the source's own.
+// *Error; other errors are the source's own.
 func openTable(f *file) (*table, error) {
 	t := &table{file: f, text: f.bounded()}
 	text := bufio.NewReaderSize(t.text, sampleBytes)
@@ -49,10 +49,10 @@ func openTable(f *file) (*table, error) {
 func (t *table) readHeader() error {
 	cells, err := t.read()
 	if errors.Is(err, io.EOF) {
-		return &FileError{File: t.name, Reason: "the file is empty; the first row must name the columns"}
+		return &Error{File: t.name, Reason: "the file is empty; the first row must name the columns"}
 	}
 	if broken, ok := errors.AsType[*rowError](err); ok {
-		return &FileError{File: t.name, Row: 1, Reason: broken.reason}
+		return &Error{File: t.name, Row: 1, Reason: broken.reason}
 	}
 	if err != nil {
 		return err
@@ -70,13 +70,13 @@ func headerOf(f *file, row int, cells []string) ([]string, error) {
 			ignored++
 		}
 	}
-	if len(cells)-ignored > columnsMax || ignored > columnsMax {
-		return nil, &FileError{File: f.name, Row: row, Reason: fmt.Sprintf("there are more than %d columns", columnsMax)}
+	if len(cells)-ignored > ColumnsMax || ignored > ColumnsMax {
+		return nil, &Error{File: f.name, Row: row, Reason: fmt.Sprintf("there are more than %d columns", ColumnsMax)}
 	}
 	header := make([]string, len(cells))
 	for i, cell := range cells {
 		if strings.ContainsFunc(cell, func(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) && !unicode.IsSpace(r) }) {
-			return nil, &FileError{File: f.name, Row: row, Reason: "this is not a table of text"}
+			return nil, &Error{File: f.name, Row: row, Reason: "this is not a table of text"}
 		}
 		header[i] = strings.TrimSpace(unescape(cell))
 	}
@@ -128,7 +128,7 @@ func (t *table) fail(err error, before []string) error {
 	parse, ok := errors.AsType[*csv.ParseError](err)
 	if !ok || t.source.err != nil {
 		failed := t.broken(err, t.row+1)
-		if broken, isFile := errors.AsType[*FileError](failed); isFile && errors.Is(err, errRowTooLong) {
+		if broken, isFile := errors.AsType[*Error](failed); isFile && errors.Is(err, errRowTooLong) {
 			broken.Reason += "; is a quote not closed?"
 		}
 		return failed
@@ -136,7 +136,7 @@ func (t *table) fail(err error, before []string) error {
 	const reason = "a quote is out of place or not closed"
 	t.row += parse.StartLine - t.lastLine
 	if parse.Line > parse.StartLine {
-		return &FileError{File: t.name, Row: t.row, Reason: reason}
+		return &Error{File: t.name, Row: t.row, Reason: reason}
 	}
 	t.lastLine = parse.Line
 	broken := &rowError{reason: reason}

@@ -98,7 +98,11 @@ func Open(fileName string, source io.Reader, schema map[string]any) (Reader, err
 		if err != nil {
 			return nil, err
 		}
-		return newTableReader(f, rows, schema, rows.adjust)
+		r, err := newTableReader(f, rows, schema, rows.adjust)
+		if err != nil {
+			return nil, errors.Join(err, rows.Close())
+		}
+		return r, nil
 	default:
 		rows, err := openTable(f)
 		if err != nil {
@@ -108,7 +112,7 @@ func Open(fileName string, source io.Reader, schema map[string]any) (Reader, err
 	}
 }
 
-func newTableReader(f *file, rows rowReader, schema map[string]any, adjust func(string, *column) string) (*tableReader, error) {
+func newTableReader(f *file, rows rowReader, schema map[string]any, adjust func(string, *column) string) (Reader, error) {
 	l, err := newLayout(f.name, rows.names(), schema)
 	if err != nil {
 		return nil, err

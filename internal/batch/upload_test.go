@@ -196,7 +196,7 @@ func TestLongFilesHoldUpNobodyElse(t *testing.T) {
 	for i := range batches {
 		c := s.Tenant(t).As(t, identity.RoleAdmin)
 		publish(t, c, affordability)
-		f := newLongTable(uploadedBytes(t)/2, noteBytes)
+		f := newLongTable(uploadedBytes(t), noteBytes)
 		rows = f.rows
 		address, name := announce(t, c)
 		putAll(t, address, f)

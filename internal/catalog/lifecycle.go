@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -58,10 +59,11 @@ func (c *Catalog) check(ctx context.Context, db queries.DBTX, w *Workflow) (*wor
 		return nil, err
 	}
 	found := plan
-	if err != nil {
+	if err != nil { // whose details have the refusals too
 		found = &workflow.Plan{References: workflow.References(definition, c.types)}
 	}
 	details, referenceErr := c.checkReferences(ctx, db, w, found)
+	details = slices.Concat(found.Refusals, details)
 	switch {
 	case referenceErr != nil:
 		return nil, referenceErr

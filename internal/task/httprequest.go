@@ -58,6 +58,9 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	c.Require("url")
 	r.method = c.Choice("method", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions)
 	if r.url.template = c.Template("url"); r.url.template != nil {
+		if r.url.holdsCredential() {
+			c.Refuse("url", mustBeSecret)
+		}
 		if err := r.url.checkLiteral(); err != nil {
 			c.Fault("url", "%s", err)
 		}
@@ -121,7 +124,7 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 		} else {
 			value = object.Tree(name)
 			if text, isText := object.Value(name).(string); isText && isCredentialHeader(name) && isConstant(text) {
-				object.Fault(name, mustBeSecret)
+				object.Refuse(name, mustBeSecret)
 			}
 		}
 		switch {

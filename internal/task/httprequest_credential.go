@@ -29,18 +29,18 @@ func readSecretName(c *workflow.ConfigReader) string {
 	c.Require("secret")
 	name := c.Text("secret")
 	if text, isText := c.Value("secret").(string); isText && !secretNames.MatchString(text) {
-		c.Fault("secret", "is not the name of a secret: letters, digits, dots, hyphens and underscores, at most 64")
+		c.Refuse("secret", "is not the name of a secret: letters, digits, dots, hyphens and underscores, at most 64")
 	}
 	return name
 }
 
-// refuseCredentials faults each text in value, found at path, that is written in
+// refuseCredentials refuses each text in value, found at path, that is written in
 // the definition under a name that holds a credential.
 func refuseCredentials(c *workflow.ConfigReader, path, name string, value any) {
 	switch v := value.(type) {
 	case string:
 		if holdsCredential(name) && isConstant(v) {
-			c.Fault(path, mustBeSecret)
+			c.Refuse(path, mustBeSecret)
 		}
 	case []any:
 		for i, item := range v {

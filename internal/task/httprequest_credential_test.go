@@ -54,6 +54,10 @@ func TestHTTPRequestRefusesCredentials(t *testing.T) {
 		},
 	)
 	requireRefusals(t, "http-request", refused)
+	for _, c := range refused {
+		published, _ := compile(t, Types(Ports{HTTP: egress.New(nil)}), "http-request", c.config)
+		require.NotNil(t, published, "what an earlier version published runs on")
+	}
 }
 
 func TestHTTPRequestKnowsWhatIsNoCredential(t *testing.T) {

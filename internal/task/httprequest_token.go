@@ -42,11 +42,11 @@ func readGrant(c *workflow.ConfigReader) tokenGrant {
 		if err == nil {
 			err = egress.CheckURL(address)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			c.Fault("tokenUrl", "must be an http or https address")
-		case credentialInQuery(text):
-			c.Fault("tokenUrl", mustBeSecret)
+		}
+		if credentialInQuery(text) {
+			c.Refuse("tokenUrl", mustBeSecret)
 		}
 		g.address = address
 	}

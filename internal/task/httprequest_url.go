@@ -18,24 +18,25 @@ import (
 type address struct{ template *expression.Template }
 
 var (
-	errSteps      = errors.New("a .. segment is not allowed in a path")
-	errHost       = errors.New("a value that is filled into the host must be a host name")
-	errNotText    = errors.New("an object or array cannot be filled in here")
-	errNotURL     = errors.New("is not a valid address")
-	errCredential = errors.New(mustBeSecret)
-	errWholeURL   = errors.New("the result is not a text")
+	errSteps    = errors.New("a .. segment is not allowed in a path")
+	errHost     = errors.New("a value that is filled into the host must be a host name")
+	errNotText  = errors.New("an object or array cannot be filled in here")
+	errNotURL   = errors.New("is not a valid address")
+	errWholeURL = errors.New("the result is not a text")
 )
 
-// checkLiteral reports what is wrong with the parts of a url that are written
-// in the definition.
-func (a *address) checkLiteral() error {
+// holdsCredential reports whether a credential is written into the query of the url.
+func (a *address) holdsCredential() bool {
 	source := a.template.Source()
 	if constant, ok := a.template.Constant(); ok {
 		source, _ = constant.(string)
 	}
-	if credentialInQuery(source) {
-		return errCredential
-	}
+	return credentialInQuery(source)
+}
+
+// checkLiteral reports what is wrong with the parts of a url that are written
+// in the definition.
+func (a *address) checkLiteral() error {
 	if text, ok := a.template.Literal(); ok {
 		_, err := readURL(text, true)
 		return err

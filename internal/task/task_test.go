@@ -37,7 +37,7 @@ func plan(tb testing.TB, types map[string]workflow.TaskType, tasks, edges string
 	}
 	compiled, err := workflow.Compile(def, types)
 	if err == nil {
-		return compiled, nil
+		return compiled, compiled.Refusals
 	}
 	failed, ok := errors.AsType[*fault.Error](err)
 	require.True(tb, ok)
@@ -53,7 +53,7 @@ func compile(tb testing.TB, types map[string]workflow.TaskType, kind, config str
 	if p == nil {
 		return nil, details
 	}
-	return p.Graph.Tasks[0].Program, nil
+	return p.Graph.Tasks[0].Program, details
 }
 
 // program is compile of a config without faults.

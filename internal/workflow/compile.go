@@ -34,7 +34,7 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	plan.asked, plan.seconds, plan.waits = def.ExecutionMode, def.TimeoutSeconds, c.waits
 	plan.References = c.references
 	plan.Effects, plan.readsNow = c.effects || c.waits, c.readsNow
-	plan.Warnings = c.warnings
+	plan.Warnings, plan.Refusals = c.warnings, c.refusals
 	if len(c.faults) == 0 {
 		return plan, nil
 	}
@@ -46,7 +46,7 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	if c.cycle != "" {
 		err = fault.New(fault.Unprocessable, "%s", c.cycle).WithSubCode(fault.CircularDependency)
 	}
-	return nil, err.WithDetails(c.faults...)
+	return nil, err.WithDetails(append(c.faults, c.refusals...)...)
 }
 
 // References are the workflows that a definition runs, also where it has faults.
@@ -65,7 +65,8 @@ type compiler struct {
 	ids      map[string]string // path of the task that has the id
 	faults   []fault.Detail
 	warnings []fault.Detail
-	cycle    string // message on the first cycle
+	refusals []fault.Detail // of publishing
+	cycle    string         // message on the first cycle
 	effects  bool
 	waits    bool
 	readsNow bool // an expression asks for the time

@@ -376,9 +376,17 @@ func (c *ConfigReader) Fault(path, format string, args ...any) {
 
 // Warn records a warning at path within this object.
 func (c *ConfigReader) Warn(path, format string, args ...any) {
-	c.task.compiler.warnings = append(c.task.compiler.warnings, fault.Detail{
-		Field: join(c.path, path), Message: fmt.Sprintf(format, args...),
-	})
+	c.task.compiler.warnings = append(c.task.compiler.warnings, c.detail(path, format, args...))
+}
+
+// Refuse records at path within this object what is a fault when the workflow is
+// published, and not when one that is published is run.
+func (c *ConfigReader) Refuse(path, format string, args ...any) {
+	c.task.compiler.refusals = append(c.task.compiler.refusals, c.detail(path, format, args...))
+}
+
+func (c *ConfigReader) detail(path, format string, args ...any) fault.Detail {
+	return fault.Detail{Field: join(c.path, path), Message: fmt.Sprintf(format, args...)}
 }
 
 // read gives a member of one JSON type, its zero value where absent or of another.

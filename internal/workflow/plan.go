@@ -33,6 +33,8 @@ type Plan struct {
 	Effects bool
 	// Warnings do not forbid publishing: a rule that can never hit, a gap.
 	Warnings []fault.Detail
+	// Refusals forbid publishing, and not to run what is published already.
+	Refusals []fault.Detail
 	// References are the published workflows that the plan's tasks run.
 	References []Reference
 	// Subs are their plans and those of their own references, set by Link.

@@ -1,6 +1,9 @@
 package execution_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -25,6 +28,11 @@ func TestCallbacks(t *testing.T) {
 	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve", Attempt: 1}, signal)
 	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve", 1), "new ones are signed by the first key")
 
+	unmarked := strings.TrimSuffix(string(decoded(t, token)[32:]), "#1")
+	signal, ok = both.Read(signed(older, unmarked))
+	require.True(t, ok, "as versions before made them")
+	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve"}, signal)
+
 	later, _ := strings.CutPrefix(both.URL(tenantID, id, "approve", 12), "https://tranche.example"+execution.CallbackPath)
 	signal, ok = both.Read(later)
 	require.True(t, ok)
@@ -38,4 +46,17 @@ func TestCallbacks(t *testing.T) {
 		_, ok = both.Read(wrong)
 		require.False(t, ok, wrong)
 	}
+}
+
+func decoded(t *testing.T, token string) []byte {
+	t.Helper()
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	require.NoError(t, err)
+	return text
+}
+
+func signed(key []byte, body string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(body))
+	return base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil), body...))
 }

@@ -169,6 +169,6 @@ func (s *Service) resumed(ctx context.Context, plan *workflow.Plan, tenantID, id
 	if r.Plan, r.State, err = s.Stored(ctx, tenantID, id, plan, row.State); err != nil {
 		return r, err
 	}
-	r.State.Deadline = *row.DeadlineAt
+	r.State.Attempt, r.State.Deadline = int(row.Attempt), *row.DeadlineAt // of an item that is retried from its beginning nothing is stored
 	return r, nil
 }

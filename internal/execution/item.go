@@ -68,8 +68,10 @@ func (s *Service) RunPure(ctx context.Context, item Item) (*Finished, error) {
 }
 
 func (s *Service) runOf(item *Item) *run {
+	state := engine.NewState(item.Plan, item.ID.String())
+	state.Attempt = max(state.Attempt, item.Attempt)
 	return &run{service: s, tenantID: item.TenantID, id: item.ID, tags: item.Tags, engine: engine.Run{
-		Plan: item.Plan, State: engine.NewState(item.Plan, item.ID.String()), Input: item.Input, Custom: item.Custom,
+		Plan: item.Plan, State: state, Input: item.Input, Custom: item.Custom,
 		Execution: root(item.ID, item.Attempt, item.BorrowerID, item.IsTest),
 	}}
 }

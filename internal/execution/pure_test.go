@@ -70,6 +70,12 @@ func TestRunPure(t *testing.T) {
 	require.NoError(t, json.Unmarshal(f.State, &state))
 	require.Equal(t, engine.StatusCompleted, state.Status)
 	require.Len(t, state.Tasks, 3)
+
+	item.Attempt = 2
+	f = runBenched(t, s, item)
+	require.Equal(t, 2, f.Attempt, "of one that is retried from its beginning")
+	require.NoError(t, json.Unmarshal(f.State, &state))
+	require.Equal(t, 2, state.Attempt)
 }
 
 // What an execution stores is most of what PostgreSQL does for it.

@@ -36,7 +36,7 @@ type Signal struct {
 	ExecutionID uuid.UUID
 	// TaskID is the wait's id, or its path within nested graphs: each[3].approve.
 	TaskID  string
-	Attempt int // of the execution, to which a callback address belongs; 0 is whichever it is in
+	Attempt int // of the execution, to which a callback address belongs; 0 is whichever it is in, as of the addresses of earlier versions
 	Payload any // an exactjson value
 }
 
@@ -188,16 +188,12 @@ func NewCallbacks(keys [][]byte, baseURL string) *Callbacks {
 	return &Callbacks{keys: keys, baseURL: strings.TrimSuffix(baseURL, "/")}
 }
 
-// attemptMark is between the path of a wait, where it cannot be, and the attempt, which
-// the addresses of the first one do not name.
+// attemptMark is between the path of a wait, where it cannot be, and the attempt.
 const attemptMark = "#"
 
 // URL is the address that answers the wait at a path of an execution in an attempt.
 func (c *Callbacks) URL(tenantID, executionID uuid.UUID, path string, attempt int) string {
-	body := append(append(tenantID[:], executionID[:]...), path...)
-	if attempt > 1 {
-		body = append(body, attemptMark+strconv.Itoa(attempt)...)
-	}
+	body := append(append(tenantID[:], executionID[:]...), path+attemptMark+strconv.Itoa(attempt)...)
 	return c.baseURL + CallbackPath + base64.RawURLEncoding.EncodeToString(append(sign(c.keys[0], body), body...))
 }
 
@@ -212,9 +208,9 @@ func (c *Callbacks) Read(token string) (signal Signal, ok bool) {
 	if !slices.ContainsFunc(c.keys, func(key []byte) bool { return hmac.Equal(sum, sign(key, body)) }) {
 		return Signal{}, false
 	}
-	signal = Signal{TenantID: uuid.UUID(body[:ids/2]), ExecutionID: uuid.UUID(body[ids/2 : ids]), Attempt: 1}
-	path, attempt, isLater := strings.Cut(string(body[ids:]), attemptMark)
-	if signal.TaskID = path; isLater {
+	signal = Signal{TenantID: uuid.UUID(body[:ids/2]), ExecutionID: uuid.UUID(body[ids/2 : ids])}
+	path, attempt, isNamed := strings.Cut(string(body[ids:]), attemptMark)
+	if signal.TaskID = path; isNamed {
 		signal.Attempt, err = strconv.Atoi(attempt)
 	}
 	return signal, err == nil

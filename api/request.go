@@ -30,6 +30,7 @@ type request struct {
 	userAgent   string // as the caller says, cut to userAgentMax
 	tenant      string
 	executionID string
+	endRead     func() // lets others of its tenant read; nil where it does not
 	leave       func() // the room that its answer takes; nil for most
 }
 

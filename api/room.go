@@ -60,17 +60,27 @@ func readsMax(pool *pgxpool.Pool) int64 {
 
 // beginRead waits until an operation that reads may do so: many reads of one tenant,
 // large ones above all, would take every connection from the others.
-func (s *Server) beginRead(ctx context.Context, op *operation) (leave func(), err error) {
+func (s *Server) beginRead(ctx context.Context, op *operation) (end func(), err error) {
 	if op.method != http.MethodGet || op.scope == "" {
 		return func() {}, nil
 	}
-	return s.enterRoom(ctx, &s.reads, 1, "reads")
+	end, err = s.enterRoom(ctx, &s.reads, 1, "reads")
+	if err != nil {
+		return nil, err
+	}
+	end = sync.OnceFunc(end)
+	requestOf(ctx).endRead = end
+	return end, nil
 }
 
-// answerFrom waits until there is room to answer from so many bytes of stored JSON. It
-// is left when the request has been answered, and entered once at most.
+// answerFrom waits until there is room to answer from so many bytes of stored JSON,
+// which have been read: others may read meanwhile. The room is left when the request
+// has been answered, and entered once at most.
 func (s *Server) answerFrom(ctx context.Context, bytes int) (err error) {
 	if bytes > roomLightBytes {
+		if end := requestOf(ctx).endRead; end != nil {
+			end()
+		}
 		requestOf(ctx).leave, err = s.enterRoom(ctx, &s.answers, int64(bytes), "requests for large answers")
 	}
 	return err

@@ -181,12 +181,12 @@ func TestLongUploads(t *testing.T) { //nolint:paralleltest // it measures the he
 	require.Less(t, h.most-h.before, uint64(heapMax))
 }
 
-// Ten tenants' long files hold up no eleventh's small batch: it ends before any
+// Five tenants' long files hold up no sixth's small batch: it ends before any
 // of theirs does, though it came last.
 func TestLongFilesHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	const tenants, noteBytes = 10, 200
+	const tenants, noteBytes = 5, 200
 	type long struct {
 		caller   *apitest.Caller
 		file, id string

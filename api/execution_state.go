@@ -126,7 +126,8 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	if row.Result != nil {
+	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
+	if row.Result != nil && view.withOutput {
 		result, err := execution.ReadResult(row.Result)
 		if err != nil {
 			return nil, err
@@ -139,7 +140,6 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		}
 		state.Conclude(output)
 	}
-	view := taskView{plan: plan, withOutput: p.Has(identity.ScopeExecutionsData)}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
 	return &executionStateOutput{Body: ExecutionState{
 		ExecutionID: id.String(), Status: row.Status, Attempt: int(row.Attempt),

@@ -26,8 +26,8 @@ type Result struct {
 	ErrorSubCode fault.SubCode         `json:"errorSubCode,omitempty"`
 }
 
-// NewResult returns the result of an outcome.
-func NewResult(o *engine.Outcome) (r Result, err error) {
+// newResult returns the result of an outcome.
+func newResult(o *engine.Outcome) (r Result, err error) {
 	r = Result{
 		IsSuccess:    o.Status == engine.StatusCompleted,
 		StatusCode:   o.StatusCode,
@@ -50,7 +50,7 @@ func NewResult(o *engine.Outcome) (r Result, err error) {
 
 // ResultText is the JSON of an outcome's result.
 func ResultText(o *engine.Outcome) ([]byte, error) {
-	r, err := NewResult(o)
+	r, err := newResult(o)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func appendList[T any](dst []byte, list []T) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// ReadResult reads a stored result, but for what it gave.
+// ReadResult reads a stored result; what the workflow gave stays text.
 func ReadResult(text []byte) (*Result, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // the metadata of attachments keep every digit too

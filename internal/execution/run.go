@@ -102,7 +102,7 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 		}
 	}
 	var err error
-	if f.Result, err = NewResult(outcome); err != nil {
+	if f.Result, err = newResult(outcome); err != nil {
 		return nil, fmt.Errorf("end execution %s: %w", r.id, err)
 	}
 	if f.ResultText, err = f.Result.JSON(); err != nil {

@@ -35,8 +35,10 @@ type Signal struct {
 	TenantID    uuid.UUID
 	ExecutionID uuid.UUID
 	// TaskID is the wait's id, or its path within nested graphs: each[3].approve.
-	TaskID  string
-	Attempt int // of the execution, to which a callback address belongs; 0 is whichever it is in, as of the addresses of earlier versions
+	TaskID string
+	// Attempt is that of the execution to which a callback address belongs; 0, which
+	// the addresses of earlier versions have, is whichever it is in.
+	Attempt int
 	Payload any // an exactjson value
 }
 

@@ -22,10 +22,11 @@ import (
 const firingsShown = 20
 
 // Configure sets the slots that settings name, each at most once, and returns
-// all of the workflow's schedules. The runs of a test schedule are tests; one
-// in the place of a schedule that is no test is fault.Forbidden. An unknown workflow, file or package is fault.NotFound; a workflow that is not
-// active is fault.Conflict; a cron expression that is none is fault.Invalid, one
-// that never fires, and an input that does not match the workflow's schema,
+// all of the workflow's schedules. The runs of a test schedule are tests; one in
+// the place of a schedule that is no test is fault.Forbidden. An unknown workflow,
+// file or package is fault.NotFound; a workflow that is not active is
+// fault.Conflict; a cron expression that is none is fault.Invalid, one that never
+// fires, and an input that does not match the workflow's schema,
 // fault.Unprocessable. Details name members as Slot.cron.
 func (s *Service) Configure(ctx context.Context, tenantID, workflowID uuid.UUID, isTest bool, settings []Setting) ([]Schedule, error) {
 	rows, err := s.check(ctx, tenantID, workflowID, settings)

@@ -80,6 +80,8 @@ func TestServerIsReplacedWhenItsSupervisorIsKilled(t *testing.T) {
 	require.NoError(t, first.Close())
 	place, supervisor := current(t, dir)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return administer(t.Context(), first.URL(), "SELECT 1") != nil },
+		20*time.Second, 10*time.Millisecond, "its server ends with it, in a moment")
 
 	second, err := share(t.Context(), dir)
 	require.NoError(t, err)

@@ -103,7 +103,7 @@ func (r *httpRequest) authorize(ctx context.Context, request *egress.Request, ca
 	case authAPIKey:
 		r.auth.addKey(request, address, secret.Value)
 	case authOAuth2:
-		token, err := r.token(ctx, call, secret, hidden)
+		token, err := r.token(ctx, call, secret)
 		if err != nil {
 			return err
 		}

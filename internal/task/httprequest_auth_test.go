@@ -143,16 +143,20 @@ func TestOAuth2TokensAreKept(t *testing.T) {
 }
 
 // A token endpoint that does not answer holds up those who need its tokens, for as
-// long as their task may take, and nobody else.
-func TestOAuth2TokensAreWaitedForApart(t *testing.T) {
+// long as their task may take, and nobody else. Its answer, a refusal too, is that of
+// all who wait for it.
+func TestOAuth2TokensAreAskedForTogether(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{})
-	var granted atomic.Int32
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var granted, slow atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/slow":
+		case r.URL.Path == "/slow" && slow.Add(1) == 1:
 			close(asked)
-			<-r.Context().Done()
+			<-answer
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Path == "/slow":
+			w.WriteHeader(http.StatusTeapot)
 		case r.URL.Path == "/token":
 			fmt.Fprintf(w, `{"access_token":"token-%d"}`, granted.Add(1))
 		case r.Header.Get("Authorization") == "Bearer token-1": // drops it from those that are kept
@@ -171,17 +175,15 @@ func TestOAuth2TokensAreWaitedForApart(t *testing.T) {
 		}()
 		return ended
 	}
-	slow, stop := context.WithCancel(t.Context())
-	defer stop()
-	first := begin(slow, "/slow")
+	leaving, leave := context.WithCancel(t.Context())
+	first := begin(leaving, "/slow")
 	<-asked
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	second, third := begin(over, "/slow"), begin(t.Context(), "/token")
+	waiting, other := begin(t.Context(), "/slow"), begin(t.Context(), "/token")
+	leave()
 	for name, c := range map[string]struct {
 		ended <-chan error
 		want  error
-	}{"whose time is over": {second, context.Canceled}, "of another token": {third, nil}} {
+	}{"who has left": {first, context.Canceled}, "who needs another": {other, nil}} {
 		select {
 		case err := <-c.ended:
 			require.ErrorIs(t, err, c.want, name)
@@ -190,8 +192,9 @@ func TestOAuth2TokensAreWaitedForApart(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, granted.Load())
-	stop()
-	require.ErrorIs(t, <-first, context.Canceled)
+	time.Sleep(100 * time.Millisecond) // so that the one who waits does
+	close(answer)
+	require.ErrorContains(t, <-waiting, "503")
 }
 
 func TestOAuth2WithoutAToken(t *testing.T) {

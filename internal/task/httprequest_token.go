@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,8 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"tranche/internal/egress"
 	"tranche/internal/exactjson"
+	"tranche/internal/fault"
 	"tranche/internal/workflow"
 )
 
@@ -60,68 +64,68 @@ type tokenKey struct {
 	updatedAt                                          time.Time
 }
 
-// tokenCache keeps access tokens until they end. It is safe for concurrent use;
-// of several who need the same token one asks for it.
+// tokenCache keeps access tokens until they end. It is safe for concurrent use.
 type tokenCache struct {
-	mu     sync.Mutex // also of what is kept of a token; never held over a call
-	tokens map[tokenKey]*keptToken
+	asking singleflight.Group // of several who need the same token one asks for it
+	mu     sync.Mutex
+	tokens map[tokenKey]keptToken
 }
 
 type keptToken struct {
-	asking    chan struct{} // full while somebody asks for the token
 	token     string
 	expiresAt time.Time
 }
 
-func (c *tokenCache) get(key tokenKey) *keptToken {
+// read returns a token; not ok where it has ended or there is none.
+func (c *tokenCache) read(key tokenKey, at time.Time) (token string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept := c.tokens[key]; kept != nil {
-		return kept
-	}
+	kept, ok := c.tokens[key]
+	return kept.token, ok && at.Before(kept.expiresAt)
+}
+
+func (c *tokenCache) keep(key tokenKey, kept keptToken) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.tokens == nil || len(c.tokens) >= tokensMax {
-		c.tokens = map[tokenKey]*keptToken{}
+		c.tokens = map[tokenKey]keptToken{}
 	}
-	kept := &keptToken{asking: make(chan struct{}, 1)}
 	c.tokens[key] = kept
-	return kept
 }
 
-// read returns a token; not ok where it has ended or there is none yet.
-func (c *tokenCache) read(kept *keptToken, at time.Time) (token string, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return kept.token, at.Before(kept.expiresAt)
-}
-
-func (c *tokenCache) keep(kept *keptToken, token string, expiresAt time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	kept.token, kept.expiresAt = token, expiresAt
-}
-
-// token gives an access token, kept or new. Who waits for another to ask for it does
-// so for as long as the task may take.
-func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Secret, hidden *redactor) (string, error) {
-	kept := r.tokens.get(r.tokenKey(ctx, secret))
-	select {
-	case kept.asking <- struct{}{}:
-		defer func() { <-kept.asking }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	if token, ok := r.tokens.read(kept, call.At); ok {
+// token gives an access token, kept or new. Who waits for another that asks for it
+// gets what that one gets, a failure too.
+func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Secret) (string, error) {
+	key := r.tokenKey(ctx, secret)
+	if token, ok := r.tokens.read(key, call.At); ok {
 		return token, nil
 	}
 	if !secret.Bound(r.auth.grant.address) {
 		return "", failure(codeSecret, "secret %s must not be sent to the host of tokenUrl", r.auth.secret)
 	}
-	token, ttl, err := r.grant(ctx, call, secret.Value)
+	// It is asked for to its end, whoever of those who wait for it leaves.
+	asked := r.tokens.asking.DoChan(fmt.Sprintf("%#v", key), func() (token any, err error) {
+		err = fault.Safely(func() (err error) {
+			token, err = r.newToken(context.WithoutCancel(ctx), key, call, secret.Value)
+			return err
+		})
+		return token, err
+	})
+	select {
+	case answer := <-asked:
+		token, _ := answer.Val.(string)
+		return token, answer.Err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (r *httpRequest) newToken(ctx context.Context, key tokenKey, call *workflow.Call, password string) (string, error) {
+	token, ttl, err := r.grant(ctx, call, password)
 	if err != nil {
 		return "", err
 	}
-	hidden.hide(token)
-	r.tokens.keep(kept, token, call.At.Add(ttl-tokenLeeway))
+	r.tokens.keep(key, keptToken{token, call.At.Add(ttl - tokenLeeway)})
 	return token, nil
 }
 

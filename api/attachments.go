@@ -190,21 +190,26 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	if unit, _, _ := strings.Cut(r.Header.Get("Range"), "="); unit != "bytes" {
 		r.Header.Del("Range") // of a unit that nobody here knows (RFC 9110, 14.2)
 	}
-	ctx := r.Context()
-	source := &downloadReader{ReadSeeker: file, failed: func(err error) {
-		if ctx.Err() == nil {
-			s.config.Log.ErrorContext(ctx, "a download breaks off", "error", err)
-		}
-	}}
+	source := &downloadReader{ReadSeeker: file}
 	http.ServeContent(out, r, "", file.CreatedAt, source)
-	return s.refusedDownload(r, header, out.refused)
+	switch {
+	case out.held >= http.StatusBadRequest:
+		return s.refusedDownload(r, header, out.held)
+	case source.err == nil:
+		out.begin() // what has no body
+	case out.held != 0:
+		for _, name := range []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Last-Modified"} {
+			header.Del(name)
+		}
+		return source.err
+	case r.Context().Err() == nil:
+		s.config.Log.ErrorContext(r.Context(), "a download breaks off", "error", source.err)
+	}
+	return nil
 }
 
 // refusedDownload is the problem for what http.ServeContent refused.
 func (s *Server) refusedDownload(r *http.Request, header http.Header, status int) error {
-	if status == 0 {
-		return nil
-	}
 	header.Del("Content-Disposition")
 	header.Del("Content-Length")
 	switch status {
@@ -219,45 +224,48 @@ func (s *Server) refusedDownload(r *http.Request, header http.Header, status int
 	}
 }
 
-// downloadReader tells why a file cannot be read: http.ServeContent has begun its
-// answer by then, and lets it end too early without a word.
+// downloadReader keeps why a file cannot be read, of which http.ServeContent says
+// nothing.
 type downloadReader struct {
 	io.ReadSeeker
-	failed func(error)
+	err error
 }
 
 // Read implements io.Reader.
 func (d *downloadReader) Read(p []byte) (int, error) {
 	n, err := d.ReadSeeker.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		d.failed(err)
+		d.err = err
 	}
 	return n, err
 }
 
-// downloadWriter writes for as long as the receiver keeps receiving, and holds
-// refusals back, which have one body everywhere.
+// downloadWriter writes for as long as the receiver keeps receiving. It holds the
+// status back until there is something of the file to send, so that what is refused
+// or cannot be read is answered with a problem, as everywhere.
 type downloadWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	clock   func() time.Time
-	refused int
+	held    int // 0: it has been sent
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (d *downloadWriter) WriteHeader(status int) {
-	if status >= http.StatusBadRequest {
-		d.refused = status
-		return
+func (d *downloadWriter) WriteHeader(status int) { d.held = status }
+
+func (d *downloadWriter) begin() {
+	if d.held != 0 {
+		d.ResponseWriter.WriteHeader(d.held)
+		d.held = 0
 	}
-	d.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (d *downloadWriter) Write(p []byte) (int, error) {
-	if d.refused != 0 {
+	if d.held >= http.StatusBadRequest {
 		return len(p), nil
 	}
+	d.begin()
 	_ = d.control.SetWriteDeadline(d.clock().Add(transferPauseMax)) // tests' writers have none
 	return d.ResponseWriter.Write(p)
 }

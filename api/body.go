@@ -83,7 +83,7 @@ func (s *Server) bodyRoom(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if bytes <= roomLightBytes {
 		return func() {}, nil
 	}
-	leave, err = s.enterRoom(ctx, &s.bodies, bytes, "requests with large bodies")
+	leave, err = s.enterRoom(ctx, s.bodies, bytes, "requests with large bodies")
 	if err != nil && ctx.Err() == nil {
 		dismiss(w, r)
 	}

@@ -6,11 +6,10 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 
 	"tranche/internal/fault"
+	"tranche/internal/room"
 )
 
 const (
@@ -23,27 +22,14 @@ const (
 	readsPart = 0.75
 )
 
-// rooms bound what a tenant uses at a time, each by itself: so nobody waits for the
-// calls of another.
-type rooms struct {
-	most    int64
-	mu      sync.Mutex
-	tenants map[uuid.UUID]*room // those that have or want some
-}
-
-type room struct {
-	*semaphore.Weighted
-	users int
-}
-
 // enterRoom waits for as long as a body may take to arrive until there is room for so
 // much beside what others of the caller's tenant use; leave is to be called when it
 // is used no more. If the wait was in vain the error is fault.Unavailable, which says
 // of what there is too much.
-func (s *Server) enterRoom(ctx context.Context, r *rooms, size int64, what string) (leave func(), err error) {
+func (s *Server) enterRoom(ctx context.Context, r *room.Rooms, size int64, what string) (leave func(), err error) {
 	bounded, cancel := context.WithTimeout(ctx, s.bodyTimeMax)
 	defer cancel()
-	leave, err = r.enter(bounded, principal(ctx).TenantID, size)
+	leave, err = r.Enter(bounded, principal(ctx).TenantID, size)
 	if err != nil && ctx.Err() == nil {
 		err = fault.Wrap(err, fault.Unavailable, "too many %s at a time", what)
 	}
@@ -64,7 +50,7 @@ func (s *Server) beginRead(ctx context.Context, op *operation) (end func(), err 
 	if op.method != http.MethodGet || op.scope == "" {
 		return func() {}, nil
 	}
-	end, err = s.enterRoom(ctx, &s.reads, 1, "reads")
+	end, err = s.enterRoom(ctx, s.reads, 1, "reads")
 	if err != nil {
 		return nil, err
 	}
@@ -81,44 +67,7 @@ func (s *Server) answerFrom(ctx context.Context, bytes int) (err error) {
 		if end := requestOf(ctx).endRead; end != nil {
 			end()
 		}
-		requestOf(ctx).leave, err = s.enterRoom(ctx, &s.answers, int64(bytes), "requests for large answers")
+		requestOf(ctx).leave, err = s.enterRoom(ctx, s.answers, int64(bytes), "requests for large answers")
 	}
 	return err
-}
-
-func (r *rooms) enter(ctx context.Context, tenantID uuid.UUID, size int64) (leave func(), err error) {
-	size = min(size, r.most)
-	of := r.open(tenantID)
-	if err := of.Acquire(ctx, size); err != nil {
-		r.close(tenantID, of)
-		return nil, err
-	}
-	return func() {
-		of.Release(size)
-		r.close(tenantID, of)
-	}, nil
-}
-
-func (r *rooms) open(tenantID uuid.UUID) *room {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	of := r.tenants[tenantID]
-	if of == nil {
-		if r.tenants == nil {
-			r.tenants = map[uuid.UUID]*room{}
-		}
-		of = &room{Weighted: semaphore.NewWeighted(r.most)}
-		r.tenants[tenantID] = of
-	}
-	of.users++
-	return of
-}
-
-// close forgets a room that nobody uses.
-func (r *rooms) close(tenantID uuid.UUID, of *room) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if of.users--; of.users == 0 {
-		delete(r.tenants, tenantID)
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/identity"
+	"tranche/internal/room"
 )
 
 // holding is a server with one operation, which holds what it is asked until it may go on.
@@ -76,7 +77,7 @@ func (h *holding) send(t *testing.T, tenant, method, query string, body io.Reade
 // requireFewAtATime holds that of what send sends, two large ones of a tenant are let in
 // at a time, whatever others and small ones do, and that who waits for too long is told
 // to come again.
-func (h *holding) requireFewAtATime(t *testing.T, r *rooms, send func(tenant string, isLarge bool)) {
+func (h *holding) requireFewAtATime(t *testing.T, r *room.Rooms, send func(tenant string, isLarge bool)) {
 	t.Helper()
 	begins := func(tenant string, isLarge bool) {
 		send(tenant, isLarge)
@@ -96,30 +97,22 @@ func (h *holding) requireFewAtATime(t *testing.T, r *rooms, send func(tenant str
 	h.bodyTimeMax = time.Minute
 
 	send("one", true)
-	require.Eventually(t, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.tenants[tenantNamed("one")].users == 3
-	}, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Users(tenantNamed("one")) == 3 }, 10*time.Second, time.Millisecond)
 	require.Empty(t, h.begun)
 	close(h.goOn)
 	require.Equal(t, "one", <-h.begun)
 	for range 5 {
 		require.Equal(t, http.StatusNoContent, (<-h.answered).StatusCode)
 	}
-	require.Eventually(t, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.tenants) == 0
-	}, 10*time.Second, time.Millisecond, "what nobody uses is forgotten")
+	require.Eventually(t, func() bool { return r.Users(tenantNamed("one")) == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // Reads of a tenant leave connections to others.
 func TestReadsAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	h := hold(t, http.MethodGet, func(*holding, context.Context, int) error { return nil })
-	h.reads.most = 2
-	h.requireFewAtATime(t, &h.reads, func(tenant string, isLarge bool) {
+	h.reads = room.New(2)
+	h.requireFewAtATime(t, h.reads, func(tenant string, isLarge bool) {
 		if !isLarge {
 			tenant = "third"
 		}
@@ -131,7 +124,7 @@ func TestLargeBodiesAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	h := hold(t, http.MethodPost, func(*holding, context.Context, int) error { return nil })
 	large := `{"value":"` + strings.Repeat("x", bodyMaxExecuteBatch-100) + `"}`
-	h.requireFewAtATime(t, &h.bodies, func(tenant string, isLarge bool) {
+	h.requireFewAtATime(t, h.bodies, func(tenant string, isLarge bool) {
 		body := `{"value":"x"}`
 		if isLarge {
 			body = large
@@ -143,8 +136,8 @@ func TestLargeBodiesAreFewAtATime(t *testing.T) {
 func TestLargeAnswersAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	h := hold(t, http.MethodGet, func(h *holding, ctx context.Context, size int) error { return h.answerFrom(ctx, size) })
-	h.reads.most = 2 // what has been read and waits for room keeps nobody from reading
-	h.requireFewAtATime(t, &h.answers, func(tenant string, isLarge bool) {
+	h.reads = room.New(2) // what has been read and waits for room keeps nobody from reading
+	h.requireFewAtATime(t, h.answers, func(tenant string, isLarge bool) {
 		query := "?size=1000"
 		if isLarge {
 			query = "?size=20000000"

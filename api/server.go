@@ -51,6 +51,7 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/room"
 	"tranche/internal/schedule"
 	"tranche/internal/secret"
 	"tranche/internal/storage"
@@ -109,15 +110,15 @@ type Server struct {
 	bodyTimeMax time.Duration
 	// bodies and answers are for large ones, by themselves: an execution holds its
 	// body for as long as it runs.
-	bodies, answers rooms
-	reads           rooms
+	bodies, answers *room.Rooms
+	reads           *room.Rooms
 }
 
 // New returns a server with every endpoint registered.
 func New(config Config) *Server {
 	s := &Server{
 		config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault,
-		bodies: rooms{most: roomBytes}, answers: rooms{most: roomBytes}, reads: rooms{most: readsMax(config.Pool)},
+		bodies: room.New(roomBytes), answers: room.New(roomBytes), reads: room.New(readsMax(config.Pool)),
 	}
 	s.router.Use(middleware.GetHead)
 	s.router.NotFound(s.notFound)

@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,9 +150,10 @@ func (g *group[T, R]) take() []*queued[T, R] {
 		}
 		n++
 	}
-	items := g.queue[:n:n]
+	items := slices.Clone(g.queue[:n])
+	clear(g.queue[:n]) // lets go of what is written, also while there is always more
 	if g.queue = g.queue[n:]; len(g.queue) == 0 {
-		g.queue = nil // lets go of what is written
+		g.queue = nil
 	}
 	return items
 }

@@ -227,3 +227,15 @@ func TestGroupSurvivesAPanic(t *testing.T) {
 		}
 	})
 }
+
+// What is written may be megabytes, and is not held by what comes after it.
+func TestGroupLetsGoOfWhatItWrites(t *testing.T) {
+	t.Parallel()
+	g := &group[int, int]{bytes: func(int) int { return groupBytesMax }}
+	queue := []*queued[int, int]{{item: 1}, {item: 2}}
+	g.queue = queue
+	require.Equal(t, 1, g.take()[0].item)
+	require.Nil(t, queue[0])
+	require.Equal(t, 2, g.take()[0].item)
+	require.Nil(t, g.queue)
+}

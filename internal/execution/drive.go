@@ -50,7 +50,12 @@ func (r *run) drive(ctx context.Context) (*Finished, error) {
 	if verdict.Outcome == nil {
 		return nil, r.giveUp(r.suspend(ctx, verdict.WakeAt))
 	}
-	return finished(r, verdict.Outcome)
+	f, err := finished(r, verdict.Outcome)
+	if err == nil && r.batchID == nil {
+		// These are text now, which is a fraction of it, and may wait to be written.
+		r.engine, f.Outcome.Output, f.Outcome.CustomOutput = engine.Run{}, nil, nil
+	}
+	return f, err
 }
 
 // checkpoint makes the state durable before effects begin.
@@ -199,14 +204,14 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 // recordFinished inserts an execution that ended before anything of it had to
 // be durable: one commit.
 func (r *run) recordFinished(ctx context.Context, f *Finished) error {
-	o, state := f.Outcome, r.engine.State
+	o := f.Outcome
 	row, err := r.insertion(o.Status)
 	if err != nil {
 		return err
 	}
 	row.TasksCompleted, row.TasksFailed = o.TasksCompleted, o.TasksFailed
 	row.SourceFailed, row.StatusCode = o.SourceFailed, o.StatusCode
-	row.StartedAt, row.CompletedAt, row.DeadlineAt = state.StartedAt, f.At, state.Deadline
+	row.StartedAt, row.CompletedAt, row.DeadlineAt = f.StartedAt, f.At, f.DeadlineAt
 	row.Tags, row.Result, row.State = f.Tags, f.ResultText, f.State
 	if err := r.insert(ctx, row, r.ended(f)); err != nil {
 		return err

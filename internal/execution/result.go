@@ -86,6 +86,17 @@ func (r *Result) JSON() ([]byte, error) {
 	})
 }
 
+// shareText is JSON, of which the output is a part from then on: both may be megabytes,
+// and are held until they are written and answered.
+func (r *Result) shareText() ([]byte, error) {
+	text, err := r.JSON()
+	if err == nil {
+		_, output, _ := bytes.Cut(text, []byte(`"output":`)) // what is before it has no text
+		r.Output = output[:len(r.Output):len(r.Output)]
+	}
+	return text, err
+}
+
 // appendList writes a list; most are empty.
 func appendList[T any](dst []byte, list []T) ([]byte, error) {
 	if list != nil && len(list) == 0 {

@@ -105,7 +105,7 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 	if f.Result, err = newResult(outcome); err != nil {
 		return nil, fmt.Errorf("end execution %s: %w", r.id, err)
 	}
-	if f.ResultText, err = f.Result.JSON(); err != nil {
+	if f.ResultText, err = f.Result.shareText(); err != nil {
 		return nil, fmt.Errorf("write the result of execution %s: %w", r.id, err)
 	}
 	if f.State, err = r.engine.State.JSON(); err != nil {

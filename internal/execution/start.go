@@ -102,7 +102,8 @@ func (r *run) complete(ctx context.Context) (Execution, error) {
 }
 
 func (r *run) ended(f *Finished) Execution {
-	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: queries.CreatedAt(r.id), Result: &f.Result}
+	result := f.Result // without the texts beside it, which nobody needs once they are written
+	return Execution{ID: r.id, Status: f.Outcome.Status, CreatedAt: queries.CreatedAt(r.id), Result: &result}
 }
 
 func (r *run) ongoing() Execution {

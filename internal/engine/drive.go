@@ -220,7 +220,7 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
 		Env: &env, ExecutionID: env.ExecutionID, Path: env.Path,
-		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
+		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), EnterRoom: d.run.EnterRoom,
 	}
 	deadline := d.run.State.Deadline
 	return func() Event {

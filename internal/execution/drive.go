@@ -31,6 +31,7 @@ const (
 // drive runs the execution until it has ended or waits, and records which.
 // Finished is nil when it waits or was handed over.
 func (r *run) drive(ctx context.Context) (*Finished, error) {
+	defer r.leaveRoom()
 	running := workflow.WithTenant(ctx, r.tenantID)
 	if r.engine.Plan.Effects {
 		var release func()

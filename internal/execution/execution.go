@@ -23,6 +23,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
+	"tranche/internal/room"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -57,6 +58,7 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 	held    held
+	answers *room.Rooms // of single executions
 
 	inserts  lanes[*newExecution, bool]
 	reads    group[reference, *queries.SysExecutionListForRunRow]
@@ -66,7 +68,7 @@ type Service struct {
 
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
-	s := &Service{Config: c}
+	s := &Service{Config: c, answers: room.New(roomBytes)}
 	if s.Callers == nil {
 		s.Callers = NewCallers(c.Clock)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"tranche/internal/room"
 )
 
 // Continue is RunLeased with its last write, as the job of an execution that is
@@ -47,4 +49,13 @@ func (s *Service) HoldReleases(more int) (statements func() int) {
 		return write(ctx, leases)
 	}
 	return func() int { return made }
+}
+
+// RoomWaitMax is for how long a large answer waits at most.
+const RoomWaitMax = roomWaitMax
+
+// Rooms are those for large answers, which are so large from now on.
+func (s *Service) Rooms(most int64) *room.Rooms {
+	s.answers = room.New(most)
+	return s.answers
 }

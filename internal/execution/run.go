@@ -28,6 +28,7 @@ type run struct {
 	recorded chan struct{} // closed with the first write; nil where it was recorded before, and a job runs it
 
 	signalsSeen int64 // signals that the engine was last told of
+	room        answerRoom
 }
 
 // connect gives the engine what a run with effects needs of the service.
@@ -37,6 +38,9 @@ func (r *run) connect() {
 		r.engine.CallbackURL = func(path string) (string, error) {
 			return r.service.Callbacks.URL(r.tenantID, r.id, path, r.engine.State.Attempt), nil
 		}
+	}
+	if r.batchID == nil { // items are admitted by what they hold (package batch)
+		r.engine.EnterRoom = r.enterRoom
 	}
 }
 

@@ -20,10 +20,11 @@ SELECT @token_hash, tenant_id, id, now() + make_interval(secs => @idle_seconds) 
 
 -- name: SysRefreshTokenGetForUpdate :one
 -- A refresh names the token alone; whose it is is the answer. Refreshes with
--- one token go one after the other.
+-- one token go one after the other. A token that was used has no idle life to
+-- end: whoever presents it again asks for a lost answer or has stolen it.
 SELECT r.tenant_id, t.slug AS tenant_slug, f.client_id, r.family_id, c.scopes, c.is_sandbox,
        (f.revoked_at IS NOT NULL OR c.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL
-        OR r.expires_at <= clock_timestamp() OR f.expires_at <= clock_timestamp())::boolean AS is_over,
+        OR f.expires_at <= clock_timestamp() OR (r.used_at IS NULL AND r.expires_at <= clock_timestamp()))::boolean AS is_over,
        (r.used_at IS NOT NULL)::boolean AS is_used,
        (r.used_at IS NOT NULL AND r.used_at <= clock_timestamp() - make_interval(secs => @grace_seconds::float8))::boolean AS is_reused
 FROM refresh_tokens r

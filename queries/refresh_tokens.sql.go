@@ -123,7 +123,7 @@ func (q *Queries) RefreshTokenRotate(ctx context.Context, db DBTX, arg RefreshTo
 const sysRefreshTokenGetForUpdate = `-- name: SysRefreshTokenGetForUpdate :one
 SELECT r.tenant_id, t.slug AS tenant_slug, f.client_id, r.family_id, c.scopes, c.is_sandbox,
        (f.revoked_at IS NOT NULL OR c.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL
-        OR r.expires_at <= clock_timestamp() OR f.expires_at <= clock_timestamp())::boolean AS is_over,
+        OR f.expires_at <= clock_timestamp() OR (r.used_at IS NULL AND r.expires_at <= clock_timestamp()))::boolean AS is_over,
        (r.used_at IS NOT NULL)::boolean AS is_used,
        (r.used_at IS NOT NULL AND r.used_at <= clock_timestamp() - make_interval(secs => $1::float8))::boolean AS is_reused
 FROM refresh_tokens r
@@ -152,7 +152,8 @@ type SysRefreshTokenGetForUpdateRow struct {
 }
 
 // A refresh names the token alone; whose it is is the answer. Refreshes with
-// one token go one after the other.
+// one token go one after the other. A token that was used has no idle life to
+// end: whoever presents it again asks for a lost answer or has stolen it.
 func (q *Queries) SysRefreshTokenGetForUpdate(ctx context.Context, db DBTX, arg SysRefreshTokenGetForUpdateParams) (SysRefreshTokenGetForUpdateRow, error) {
 	row := db.QueryRow(ctx, sysRefreshTokenGetForUpdate, arg.GraceSeconds, arg.TokenHash)
 	var i SysRefreshTokenGetForUpdateRow

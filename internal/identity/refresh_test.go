@@ -88,6 +88,31 @@ func TestRefreshAgain(t *testing.T) {
 	require.Equal(t, []string{"family.revoke"}, b.actions(t, "family."))
 }
 
+// The idle life of a token ends with its use, so that what holds of used tokens
+// holds of old ones too.
+func TestRefreshAgainAfterTheIdleLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const idle = 7 * 24 * time.Hour
+	login := b.token(t)
+	b.agedTokens(t, idle-30*time.Second)
+	next, err := b.refresh(t, login.RefreshToken)
+	require.NoError(t, err)
+	b.agedTokens(t, 40*time.Second)
+	again, err := b.refresh(t, login.RefreshToken)
+	require.NoError(t, err, "a lost answer can be asked for again")
+	require.Equal(t, next.RefreshToken, again.RefreshToken)
+
+	b.agedTokens(t, idle-time.Hour)
+	last, err := b.refresh(t, next.RefreshToken)
+	require.NoError(t, err)
+	_, err = b.refresh(t, login.RefreshToken)
+	require.ErrorIs(t, err, fault.Unauthorized)
+	_, err = b.refresh(t, last.RefreshToken)
+	require.ErrorIs(t, err, fault.Unauthorized, "the family is revoked")
+	require.Equal(t, []string{"family.revoke"}, b.actions(t, "family."))
+}
+
 // Twenty refreshes with one token at once, over replicas: all get the same.
 func TestRefreshRace(t *testing.T) {
 	t.Parallel()

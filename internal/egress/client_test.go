@@ -163,6 +163,7 @@ func TestGuardSeesTheAddressAfterResolution(t *testing.T) {
 		"[64:ff9b::5db8:d70e]:80":          false,
 		"169.254.169.254:80":               false,
 		"[fd00:ec2::254]:80":               false,
+		"100.100.100.200:80":               false,
 		"[2002:a00:1::]:80":                false,
 		"192.0.2.1:80":                     false,
 		"not an address":                   false,
@@ -213,6 +214,32 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		require.Equal(t, http.StatusFound, answer.Status)
 	}
 	require.Zero(t, connections.Load())
+}
+
+// Credentials that were dropped on the way are not taken up again where it leads back.
+func TestCredentialsEndWithTheirOrigin(t *testing.T) {
+	t.Parallel()
+	var origin, elsewhere *httptest.Server
+	elsewhere, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, origin.URL+"/end", http.StatusFound)
+	})
+	seen := map[string]string{}
+	origin, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen[r.URL.Path] = strings.TrimSpace(r.Header.Get("X-Api-Key") + " " + r.Header.Get("Authorization"))
+		switch r.URL.Path {
+		case "/within":
+			http.Redirect(w, r, "/away", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		}
+	})
+	answer, err := openAt(t, "127.0.0.1").Do(t.Context(), Request{
+		Method: "GET", URL: origin.URL + "/within", Redirects: 3,
+		Header: http.Header{"X-Api-Key": {"key"}, "Authorization": {"Bearer token"}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, answer.Status)
+	require.Equal(t, map[string]string{"/within": "key Bearer token", "/away": "key Bearer token", "/end": ""}, seen)
 }
 
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,10 @@ func redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("%w: a redirect leads to an address that %w", errRefused, err)
 	}
 	next.Header.Del("Referer") // it would tell the address, which may hold a credential
-	if sameOrigin(next.URL, via[0].URL) {
+	// Who has been redirected elsewhere goes on without credentials, also back to where
+	// they were sent: what is asked there is then another's choice.
+	isElsewhere := func(r *http.Request) bool { return !sameOrigin(r.URL, via[0].URL) }
+	if !isElsewhere(next) && !slices.ContainsFunc(via, isElsewhere) {
 		return nil
 	}
 	for name := range next.Header {

@@ -164,6 +164,8 @@ func TestGuardSeesTheAddressAfterResolution(t *testing.T) {
 		"169.254.169.254:80":               false,
 		"[fd00:ec2::254]:80":               false,
 		"100.100.100.200:80":               false,
+		"168.63.129.16:80":                 false,
+		"168.63.129.17:80":                 true,
 		"[2002:a00:1::]:80":                false,
 		"192.0.2.1:80":                     false,
 		"not an address":                   false,

@@ -14,6 +14,10 @@ import (
 // urlBytesMax bounds an address: what common servers still accept.
 const urlBytesMax = 8 << 10
 
+// azurePlatform looks public and is not: every virtual machine of Azure reaches the
+// platform there, its certificates and settings among other things.
+const azurePlatform = "168.63.129.16/32"
+
 // errRefused marks a dial that the guard stopped.
 var errRefused = errors.New("the address is not a public one")
 
@@ -23,7 +27,7 @@ var errRefused = errors.New("the address is not a public one")
 // open on every port: lenders' services do listen on odd ones, and what must
 // be protected is the network that this process stands in.
 func guard(open Exceptions) func(network, address string, _ syscall.RawConn) error {
-	public := ssrf.New(ssrf.WithAnyPort())
+	public := ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix(azurePlatform)))
 	return func(network, address string, conn syscall.RawConn) error {
 		if to, err := netip.ParseAddrPort(address); err == nil && isTCP(network) && open.allows(to) {
 			return nil

@@ -265,6 +265,11 @@ func TestRedactorKnowsHowServicesRepeat(t *testing.T) {
 		}
 	}
 	require.Equal(t, "password", hidden.apply("password"))
+
+	hidden.hide("12345678")
+	for text, want := range map[string]any{"12345678": redacted, "-1234567800": "-" + redacted + "00", "1.50": json.Number("1.50")} {
+		require.Equal(t, want, hidden.apply(json.Number(text)), text)
+	}
 }
 
 func TestHTTPRequestRedirects(t *testing.T) {

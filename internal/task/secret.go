@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"html"
 	"net/url"
 	"regexp"
@@ -125,6 +126,11 @@ func blot(replacer *strings.Replacer, v any) any {
 	switch v := v.(type) {
 	case string:
 		return replacer.Replace(v)
+	case json.Number: // of a secret that is one, too
+		if clean := replacer.Replace(v.String()); clean != v.String() {
+			return clean
+		}
+		return v
 	case []any:
 		for i := range v {
 			v[i] = blot(replacer, v[i])

@@ -95,9 +95,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
+// loggedPath leaves out what follows CallbackPath wherever that is: a proxy that puts
+// something before it has the address answered with 404, and it stays good.
 func loggedPath(path string) string {
-	if strings.HasPrefix(path, execution.CallbackPath) {
-		return execution.CallbackPath
+	if before, _, isCallback := strings.Cut(path, execution.CallbackPath); isCallback {
+		return before + execution.CallbackPath
 	}
 	return path
 }

@@ -195,6 +195,18 @@ func TestRequestLog(t *testing.T) {
 	require.Contains(t, last, "durationMs")
 }
 
+// A callback address is a permission, and stays one where a proxy asks for it under
+// another path.
+func TestRequestLogHidesCallbacks(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t)
+	for _, prefix := range []string{"", "/", "/behind/proxy"} {
+		s.do(t, http.MethodPost, prefix+"/v1/callbacks/s3cret", "")
+		require.Contains(t, s.log.String(), `"path":"`+prefix+`/v1/callbacks/"`)
+	}
+	require.NotContains(t, s.log.String(), "s3cret")
+}
+
 func TestHealthOnly(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Log: slog.New(slog.DiscardHandler), Clock: time.Now, HealthOnly: true})

@@ -15,8 +15,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// Whatever changes what may run, or with which secrets, is recorded with who did
-// it in which request; what is refused leaves no row.
+// Whatever changes what may run, with which secrets, or what signers are told, is
+// recorded with who did it in which request; what is refused leaves no row.
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -41,6 +41,12 @@ func TestAuditTrail(t *testing.T) {
 	c.Delete(t, "/v1/secrets/bureau", named("sixth")).Expect(http.StatusNoContent)
 	c.Delete(t, "/v1/secrets/bureau", named("again")).Expect(http.StatusNotFound)
 
+	wording := apitest.Raw(`{"subject":"Your code","text":"{{code}}"}`)
+	c.Put(t, "/v1/message-templates/default", wording, named("seventh")).Expect(http.StatusOK)
+	c.Put(t, "/v1/message-templates/default", apitest.Raw(`{"subject":"Your code","text":"none"}`), named("wrong")).Expect(http.StatusBadRequest)
+	c.Delete(t, "/v1/message-templates/default", named("eighth")).Expect(http.StatusNoContent)
+	c.Delete(t, "/v1/message-templates/default", named("again")).Expect(http.StatusNoContent)
+
 	type event struct{ Actor, Action, Subject, RequestID string }
 	trail := func(prefix string) (got []event) {
 		events, err := audit.Events(t.Context(), s.Pool, tenant.ID, time.Now().Add(-time.Hour), prefix, 10)
@@ -60,6 +66,10 @@ func TestAuditTrail(t *testing.T) {
 		{c.ClientID, "secret.set", "bureau", "fifth"},
 		{c.ClientID, "secret.delete", "bureau", "sixth"},
 	}, trail("secret.")))
+	require.Empty(t, cmp.Diff([]event{
+		{c.ClientID, "template.set", "default", "seventh"},
+		{c.ClientID, "template.delete", "default", "eighth"},
+	}, trail("template.")))
 	for _, statement := range []string{`UPDATE audit_events SET actor = ''`, `DELETE FROM audit_events`, `TRUNCATE audit_events`} {
 		_, err := s.Pool.Exec(t.Context(), statement)
 		require.ErrorContains(t, err, "audit_events takes no", statement)

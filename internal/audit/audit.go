@@ -37,6 +37,8 @@ const (
 	KeyWithdraw     Action = "key.withdraw" // all but the new one
 	SecretSet       Action = "secret.set"
 	SecretDelete    Action = "secret.delete"
+	TemplateSet     Action = "template.set"
+	TemplateDelete  Action = "template.delete"
 	ConsentCreate   Action = "authorization.create"
 	ConsentSign     Action = "authorization.sign"
 	ConsentDelete   Action = "authorization.delete"

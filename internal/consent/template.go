@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -84,7 +85,10 @@ func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Templat
 		if err == nil && count > templatesMax {
 			return fault.New(fault.Conflict, "a tenant has at most %d message templates", templatesMax)
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("count message templates: %w", err)
+		}
+		return audit.RecordTx(ctx, tx, tenantID, audit.TemplateSet, t.ID)
 	})
 	return t, err
 }
@@ -92,14 +96,19 @@ func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Templat
 // DeleteTemplate removes a template; the default one becomes what it was at
 // first. Codes that are on their way go out as they were.
 func (s *Service) DeleteTemplate(ctx context.Context, tenantID uuid.UUID, id string) error {
-	rows, err := s.q.MessageTemplateDelete(ctx, s.Pool, queries.MessageTemplateDeleteParams{TenantID: tenantID, ID: id})
-	if err != nil {
-		return fmt.Errorf("delete message template: %w", postgres.Translate(err))
-	}
-	if rows == 0 && id != DefaultTemplate {
-		return errUnknownTemplate()
-	}
-	return nil
+	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		rows, err := s.q.MessageTemplateDelete(ctx, tx, queries.MessageTemplateDeleteParams{TenantID: tenantID, ID: id})
+		switch {
+		case err != nil:
+			return fmt.Errorf("delete message template: %w", err)
+		case rows > 0:
+			return audit.RecordTx(ctx, tx, tenantID, audit.TemplateDelete, id)
+		case id != DefaultTemplate:
+			return errUnknownTemplate()
+		default:
+			return nil
+		}
+	})
 }
 
 // InspectTemplate finds the faults of a template that the schema of a body does

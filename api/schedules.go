@@ -38,7 +38,7 @@ type BatchScheduleContent struct {
 type ConfigureSchedules struct {
 	WorkflowID    string                `json:"workflowId" doc:"An active workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Schedule      *ScheduleRequest      `json:"schedule,omitempty" doc:"When to start an execution."`
-	ScheduleBatch *BatchScheduleRequest `json:"scheduleBatch,omitempty" doc:"When to start a batch. Where it names no items, each batch repeats the sources of the workflow's newest batch."`
+	ScheduleBatch *BatchScheduleRequest `json:"scheduleBatch,omitempty" doc:"When to start a batch. Where it names no items, each batch repeats the sources of the workflow's newest batch; schedules of tests alone repeat batches of tests."`
 }
 
 // ScheduleRecord is a configured schedule.

@@ -186,7 +186,8 @@ func TestSchedulesRun(t *testing.T) {
 	id := publishScheduled(t, c)
 	c.Post(t, configurePath, scheduled(id, `"schedule":{"cron":"0 0 1 1 *","input":{"amount":1.10}}`)).Expect(http.StatusOK)
 	// A sandbox client's schedule makes tests.
-	tenant.Sandbox(t, identity.RoleAdmin).Post(t, configurePath,
+	sandbox := tenant.Sandbox(t, identity.RoleAdmin)
+	sandbox.Post(t, configurePath,
 		scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *","workflowInput":{"items":[{"amount":2.20},{"amount":"x"}]}}`)).Expect(http.StatusOK)
 	_, err := s.Pool.Exec(t.Context(), `UPDATE schedules SET next_run_at = '2026-01-01T00:00:00Z'`)
 	require.NoError(t, err)
@@ -218,8 +219,8 @@ func TestSchedulesRun(t *testing.T) {
 	require.Equal(t, 3, principals)
 	require.Equal(t, 2, tests)
 
-	// With cron alone the batch schedule repeats the newest batch.
-	c.Post(t, configurePath, scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *"}`)).Expect(http.StatusOK)
+	// With cron alone the batch schedule repeats the newest batch, here that of a test.
+	sandbox.Post(t, configurePath, scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *"}`)).Expect(http.StatusOK)
 	_, err = s.Pool.Exec(t.Context(), `UPDATE schedules SET next_run_at = '2026-01-02T00:00:00Z' WHERE slot = 'scheduleBatch'`)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {

@@ -10,14 +10,15 @@ WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active';
 
 -- name: BatchInsertRepetition :execrows
 -- Records a batch with the sources of its workflow's newest one; no row means
--- that there is none. A custom input replaces the repeated one.
+-- that there is none. What was a test is repeated by tests only. A custom input
+-- replaces the repeated one.
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label,
     is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
 SELECT @id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, @principal_id, @label,
     @is_test, 'pending', b.items, COALESCE(sqlc.narg('custom_input')::json, b.custom_input), b.raw_package_id, b.source_package_ids,
     @created_at::timestamptz, @created_at::timestamptz
 FROM execution_batches b
-WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id
+WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id AND (@is_test OR NOT b.is_test)
 ORDER BY b.id DESC
 LIMIT 1;
 

@@ -369,7 +369,7 @@ SELECT $1, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, $2,
     $4, 'pending', b.items, COALESCE($5::json, b.custom_input), b.raw_package_id, b.source_package_ids,
     $6::timestamptz, $6::timestamptz
 FROM execution_batches b
-WHERE b.tenant_id = $7 AND b.workflow_id = $8
+WHERE b.tenant_id = $7 AND b.workflow_id = $8 AND ($4 OR NOT b.is_test)
 ORDER BY b.id DESC
 LIMIT 1
 `
@@ -386,7 +386,8 @@ type BatchInsertRepetitionParams struct {
 }
 
 // Records a batch with the sources of its workflow's newest one; no row means
-// that there is none. A custom input replaces the repeated one.
+// that there is none. What was a test is repeated by tests only. A custom input
+// replaces the repeated one.
 func (q *Queries) BatchInsertRepetition(ctx context.Context, db DBTX, arg BatchInsertRepetitionParams) (int64, error) {
 	result, err := db.Exec(ctx, batchInsertRepetition,
 		arg.ID,

@@ -30,8 +30,8 @@ func (s *Service) CheckSources(ctx context.Context, tx pgx.Tx, r Request) error 
 // RecordTx records a batch of the workflow under the given id in the caller's
 // transaction, whose further work is to enqueue what calls Begin. The request's
 // alias and version are not looked up. Without sources of its own the batch
-// repeats those of the workflow's newest one; ErrNothingToRepeat if there is
-// none. Other errors are those of Start.
+// repeats those of the workflow's newest one, that of a test only if it is one;
+// ErrNothingToRepeat if there is none. Other errors are those of Start.
 func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, id, workflowID uuid.UUID, r Request) error {
 	workflow := &catalog.Workflow{ID: workflowID, Alias: r.Alias}
 	params, err := insertion(&r, &Started{ID: id, Workflow: workflow, ExecutedAt: s.Clock()})

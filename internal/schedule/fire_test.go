@@ -281,6 +281,43 @@ func TestFiringStartsABatch(t *testing.T) {
 	require.Equal(t, schedule.Started, b.firings(t, s, own)[0].Status)
 }
 
+// What a sandbox client tries out does not run in production.
+func TestFiringRepeatsNoTest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.replica(t, b.clock.now)
+	workflow := b.publish(t)
+	insert := func(amount int, isTest bool) {
+		_, err := b.pool.Exec(t.Context(), `INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, status, items, is_test)
+			SELECT $1, tenant_id, id, alias, version, 'p', 'x', 'complete', $2::json, $3 FROM workflows WHERE id = $4`,
+			pgtest.NewID(t), fmt.Sprintf(`[{"amount":%d}]`, amount), isTest, workflow)
+		require.NoError(t, err)
+	}
+	nightly := schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *"}
+	fired := func(hour int) (items string) {
+		b.clock.set(noon.Add(time.Duration(hour)*time.Hour + time.Minute))
+		fire(t, s, 1)
+		firing := b.firings(t, s, workflow)[0]
+		if firing.Status == schedule.Started {
+			items = b.text(t, `UPDATE execution_batches SET status = 'complete' WHERE id = $1 RETURNING items::text`, firing.BatchID)
+		}
+		return items
+	}
+	insert(1, true)
+	b.configure(t, s, workflow, nightly)
+	require.Empty(t, fired(0), "there are tests alone")
+	insert(2, false)
+	insert(3, true)
+	require.Equal(t, `[{"amount":2}]`, fired(1))
+
+	insert(4, true)
+	_, err := s.Delete(t.Context(), b.tenant, workflow, false, []schedule.Slot{schedule.Batch})
+	require.NoError(t, err)
+	_, err = s.Configure(t.Context(), b.tenant, workflow, true, []schedule.Setting{nightly})
+	require.NoError(t, err)
+	require.Equal(t, `[{"amount":4}]`, fired(2), "a test repeats a test")
+}
+
 // A batch that cannot be started fails alone.
 func TestBatchThatCannotBeStarted(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,7 @@ func signatureRoutes(s *Server) {
 			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
 		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusCreated,
 		idempotent:      idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},
+		inspect:         consent.InspectSigning,
 		requestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
 		responseExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","expiresAt":"2026-11-21T02:19:25.123Z"}`,
 		errors:          []int{http.StatusNotFound, http.StatusConflict},

@@ -69,7 +69,7 @@ func authorizationWriteRoutes(s *Server) {
 		requestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
 			`"borrowerId":"B-1001","policyLink":"https://acme.example/privacy/v3","tags":["web"]}`,
 		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
-		inspect:         inspectAuthorization,
+		inspect:         consent.Inspect,
 		errors:          []int{http.StatusConflict},
 	}, s.createAuthorization)
 	register(s, operation{
@@ -93,17 +93,10 @@ func authorizationWriteRoutes(s *Server) {
 	}, s.deleteAuthorization)
 }
 
-// inspectAuthorization finds the faults that the schema of the body cannot express.
-func inspectAuthorization(body any) []fault.Detail {
-	members, _ := body.(map[string]any)
-	return consent.Inspect(members)
-}
-
 // inspectAuthorizationChange also refuses null, which would be taken for a
 // removal: elsewhere it counts as absent, and what is absent here stays.
-func inspectAuthorizationChange(body any) []fault.Detail {
-	details := inspectAuthorization(body)
-	members, _ := body.(map[string]any)
+func inspectAuthorizationChange(members map[string]any) []fault.Detail {
+	details := consent.Inspect(members)
 	for _, name := range sortedKeys(members) {
 		if members[name] == nil {
 			details = append(details, fault.Detail{Field: name, Message: "must not be null", SubCode: fault.InvalidFieldType})

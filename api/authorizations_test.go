@@ -355,5 +355,7 @@ func testSigningRefuses(t *testing.T, d *desk) {
 	}
 	s.Post(t, s.path("/signatures"), map[string]any{}).
 		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "value", "contactMethod", "templateId")
+	s.Post(t, s.path("/signatures"), body(map[string]any{"value": "ana", "codeSize": 5, "x": 1})).
+		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "value", "codeSize", "x")
 	s.Post(t, "/v1/authorizations/"+unknownID+"/signatures", byEmail("refuse@example.com")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 }

@@ -181,8 +181,9 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 		schema = op.RequestBody.Content[jsonType].Schema
 	}
 	details := s.validate(schema, value)
-	if inspect := declared(op).inspect; inspect != nil {
-		details = merge(details, inspect(value))
+	inspect := declared(op).inspect
+	if members, isObject := value.(map[string]any); isObject && inspect != nil {
+		details = merge(details, inspect(members))
 	}
 	if len(details) > 0 {
 		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)

@@ -58,11 +58,8 @@ func messageTemplateRoutes(s *Server) {
 		scope: identity.ScopeTemplatesWrite, category: management,
 		requestExample:  `{"subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes."}`,
 		responseExample: example,
-		inspect: func(body any) []fault.Detail {
-			members, _ := body.(map[string]any)
-			return consent.InspectTemplate(members)
-		},
-		errors: []int{http.StatusNotFound, http.StatusConflict},
+		inspect:         consent.InspectTemplate,
+		errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.putMessageTemplate)
 	register(s, operation{
 		id: "deleteMessageTemplate", method: http.MethodDelete, path: "/v1/message-templates/{templateId}", tag: "Authorizations",

@@ -56,8 +56,9 @@ type operation struct {
 	// of a Body field.
 	bodySchema *huma.Schema
 	// inspect finds faults of the body beyond its schema; they are reported
-	// together with those of the schema, whose fields it cannot repeat.
-	inspect func(body any) []fault.Detail
+	// together with those of the schema, whose fields it cannot repeat. A body that
+	// is no object has no members, and is not inspected.
+	inspect func(members map[string]any) []fault.Detail
 	// idempotent, unless zero, has the operation take Idempotency-Key.
 	idempotent idempotence
 	// alternatives are further successes by status, 202 beside 200.

@@ -127,7 +127,7 @@ func scheduleRoutes(s *Server) {
 		category:        management,
 		requestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
 		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedulesDeleted":["schedule"]}`,
-		inspect:         inspectDeletion,
+		inspect:         noSlot,
 		errors:          []int{http.StatusNotFound},
 	}, s.deleteSchedules)
 	register(s, operation{
@@ -143,8 +143,7 @@ func scheduleRoutes(s *Server) {
 
 // inspectSchedules finds cron expressions that are none, and a body that names
 // no slot.
-func inspectSchedules(body any) []fault.Detail {
-	members, _ := body.(map[string]any)
+func inspectSchedules(members map[string]any) []fault.Detail {
 	var details []fault.Detail
 	for _, slot := range []schedule.Slot{schedule.Single, schedule.Batch} {
 		setting, _ := members[string(slot)].(map[string]any)
@@ -157,14 +156,9 @@ func inspectSchedules(body any) []fault.Detail {
 	return append(details, noSlot(members)...)
 }
 
-// inspectDeletion finds a body that names no slot.
-func inspectDeletion(body any) []fault.Detail {
-	members, _ := body.(map[string]any)
-	return noSlot(members)
-}
-
+// noSlot finds a body that names no slot.
 func noSlot(members map[string]any) []fault.Detail {
-	if members == nil || members[string(schedule.Single)] != nil || members[string(schedule.Batch)] != nil {
+	if members[string(schedule.Single)] != nil || members[string(schedule.Batch)] != nil {
 		return nil
 	}
 	return []fault.Detail{{Field: string(schedule.Single), Message: "is required where scheduleBatch is absent", SubCode: fault.MissingRequiredField}}

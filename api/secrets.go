@@ -43,6 +43,7 @@ func secretRoutes(s *Server) {
 		description: "**[ext]** Keeps a value that http-request tasks can send, in `auth` or as a header's `{\"secret\": name}`, to these hosts and no others. " +
 			"It is stored sealed, cannot be read back, and is blotted out of results and errors.",
 		scope: identity.ScopeSecretsWrite, category: management,
+		inspect:        secret.Inspect,
 		requestExample: `{"value":"k-3f6e0d6c1a11","hosts":["api.bureau.example"]}`, responseExample: secretExample,
 		errors: []int{http.StatusNotFound},
 	}, s.putSecret)

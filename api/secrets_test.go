@@ -39,6 +39,23 @@ func TestSecretNames(t *testing.T) {
 	}
 }
 
+// All that is wrong with a secret is told at once.
+func TestSecretFaults(t *testing.T) {
+	t.Parallel()
+	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+	for body, fields := range map[string][]string{
+		`{"value":"short","hosts":["a.example","https://a.example/",1]}`: {"value", "hosts[1]", "hosts[2]"},
+		`{"value":"line\nbreak","hosts":["a b","a.example"],"name":"x"}`: {"value", "hosts[0]", "name"},
+		`{"hosts":[]}`: {"value", "hosts"},
+		`[]`:           {"body"},
+	} {
+		got := c.Put(t, "/v1/secrets/k", apitest.Raw(body)).Expect(http.StatusBadRequest)
+		var problem apitest.Problem
+		got.Decode(&problem)
+		require.ElementsMatch(t, fields, problem.Fields(), string(got.Body))
+	}
+}
+
 func TestPublishRefusesCredentials(t *testing.T) {
 	t.Parallel()
 	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)

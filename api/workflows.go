@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/catalog"
-	"tranche/internal/fault"
 	"tranche/internal/identity"
 )
 
@@ -60,7 +59,7 @@ func workflowWriteRoutes(s *Server) {
 		requestExample: `{"name":"Pre-qualification","alias":"pre-qualification",` +
 			`"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
 		responseExample: workflowItemExample,
-		inspect:         s.inspectDefinition,
+		inspect:         s.config.Catalog.Inspect,
 		errors:          []int{http.StatusConflict},
 	}, s.createWorkflow)
 	register(s, operation{
@@ -71,7 +70,7 @@ func workflowWriteRoutes(s *Server) {
 		scope: identity.ScopeWorkflowsWrite, category: management,
 		requestExample:  `{"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
 		responseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
-		inspect:         s.inspectDefinition,
+		inspect:         s.config.Catalog.Inspect,
 		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
 	}, s.updateWorkflow)
 	register(s, operation{
@@ -147,12 +146,6 @@ func (s *Server) getWorkflow(ctx context.Context, in *workflowInput) (*workflowD
 		return nil, err
 	}
 	return workflowDetail(w), nil
-}
-
-// inspectDefinition finds the faults that the schema of the body cannot express.
-func (s *Server) inspectDefinition(body any) []fault.Detail {
-	members, _ := body.(map[string]any)
-	return s.config.Catalog.Inspect(members)
 }
 
 func (s *Server) createWorkflow(ctx context.Context, in *workflowCreateInput) (*workflowCreateOutput, error) {

@@ -99,6 +99,19 @@ func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uu
 	return otp, err
 }
 
+// InspectSigning finds the faults of a request for a code that the schema of a
+// body does not express.
+func InspectSigning(members map[string]any) []fault.Detail {
+	method, _ := members["contactMethod"].(string)
+	value, isText := members["value"].(string)
+	if channel := message.Channel(method); isText && slices.Contains(message.Channels(), channel) {
+		if _, invalid := parseContact(channel, value); invalid != nil {
+			return []fault.Detail{*invalid}
+		}
+	}
+	return nil
+}
+
 func (r SigningRequest) withDefaults() SigningRequest {
 	if r.CodeSize == 0 {
 		r.CodeSize = codeSizeDefault

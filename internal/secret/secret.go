@@ -78,12 +78,7 @@ func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string,
 	if !namePattern.MatchString(name) {
 		return Secret{}, errUnknown() // no such secret can be
 	}
-	hosts, details := cleanHosts(hosts)
-	if n := utf8.RuneCountInString(value); n < ValueMin || n > ValueMax || strings.ContainsFunc(value, isControl) {
-		details = append(details, fault.Detail{
-			Field: "value", Message: fmt.Sprintf("must have %d to %d characters, none of them a control character", ValueMin, ValueMax),
-		})
-	}
+	hosts, details := clean(value, hosts)
 	if len(details) > 0 {
 		return Secret{}, fault.New(fault.Invalid, "the secret is invalid").WithDetails(details...)
 	}
@@ -151,6 +146,30 @@ func readError(err error) error {
 		return errUnknown()
 	}
 	return postgres.Translate(err)
+}
+
+// Inspect finds the faults of a secret that the schema of a body does not express.
+func Inspect(members map[string]any) []fault.Detail {
+	value, _ := members["value"].(string)
+	list, _ := members["hosts"].([]any)
+	hosts := make([]string, len(list))
+	for i := range list {
+		hosts[i], _ = list[i].(string)
+	}
+	_, details := clean(value, hosts)
+	return details
+}
+
+// clean writes hosts as Bound compares them, and says what is wrong with them and
+// with the value.
+func clean(value string, hosts []string) ([]string, []fault.Detail) {
+	hosts, details := cleanHosts(hosts)
+	if n := utf8.RuneCountInString(value); n < ValueMin || n > ValueMax || strings.ContainsFunc(value, isControl) {
+		details = append(details, fault.Detail{
+			Field: "value", Message: fmt.Sprintf("must have %d to %d characters, none of them a control character", ValueMin, ValueMax),
+		})
+	}
+	return hosts, details
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }

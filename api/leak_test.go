@@ -2,9 +2,13 @@ package api_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
 	"tranche/internal/logging"
 )
 
@@ -65,12 +70,54 @@ func TestNoSecretLeaks(t *testing.T) {
 	}, 20*time.Second, 20*time.Millisecond)
 
 	secrets = append(secrets, "first@example.com", "second@example.com", "refused@example.com", s.Secret, s.Token)
+	secrets = append(append(secrets, s.refreshTokens(t)...), s.sendSecrets(t)...)
 	for _, secret := range secrets {
 		require.NotContains(t, log.String(), secret)
 		require.Empty(t, d.rowsWith(t, secret, ""), "%q is in the database", secret)
 	}
 	require.Contains(t, log.String(), "a code was not sent", "the log was read")
 	require.NotEmpty(t, d.rowsWith(t, s.id, ""), "the rows were read")
+}
+
+// refreshTokens are two of one login, the first of them used.
+func (s *signer) refreshTokens(t *testing.T) []string {
+	t.Helper()
+	const path = "/identity/resources/auth/v1/api-token"
+	first := s.Anonymous().Post(t, path, map[string]any{"clientId": s.ClientID, "secret": s.Secret}).Expect(http.StatusOK).Text("refreshToken")
+	second := s.Anonymous().Post(t, path+"/refresh", map[string]any{"refreshToken": first}).Expect(http.StatusOK).Text("refreshToken")
+	return []string{first, second}
+}
+
+// sendSecrets has workflows send a secret and an access token that was given for it,
+// to services that repeat them with success and without, and returns both.
+func (s *signer) sendSecrets(t *testing.T) []string {
+	t.Helper()
+	const key, token = "open sesame 4711", "granted-0815"
+	bureau := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/token":
+			fmt.Fprintf(w, `{"access_token":%q}`, token)
+			return
+		case "/refuses":
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprintf(w, "%s %s %s", r.Header.Get("Authorization"), r.Header.Get("X-Key"), r.URL)
+	}))
+	defer bureau.Close()
+	s.Put(t, "/v1/secrets/bureau", map[string]any{"value": key, "hosts": []string{bureau.Listener.Addr().String()}}).Expect(http.StatusOK)
+	for _, path := range []string{"/answers", "/refuses"} {
+		for i, auth := range []string{
+			`{"type":"apiKey","secret":"bureau","query":"key"}`, `{"type":"basic","secret":"bureau","username":"u"}`,
+			`{"type":"oauth2ClientCredentials","secret":"bureau","clientId":"c","tokenUrl":"` + bureau.URL + `/token"}`,
+		} {
+			alias := fmt.Sprint("sends-", path[1:], i)
+			publishGraph(t, s.Caller, alias, `[{"id":"ask","type":"http-request","config":{"url":"`+bureau.URL+path+`",
+				"auth":`+auth+`,"headers":{"X-Key":{"secret":"bureau"}}}}]`, `[]`)
+			answer := s.Post(t, "/v1/workflows/"+alias+"/v1/execute", apitest.Raw(`{}`), apitest.Header{Name: "Idempotency-Key", Value: alias}).Expect(http.StatusOK)
+			require.Equal(t, path == "/answers", strings.Contains(string(answer.Body), "[redacted]"), string(answer.Body))
+		}
+	}
+	return []string{key, token, url.QueryEscape(key), base64.StdEncoding.EncodeToString([]byte("u:" + key))}
 }
 
 // rowsWith names the tables that have a row with a text in it; of a tenant's

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -84,7 +87,24 @@ func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signal
 	if err := s.config.Identity.AdmitAddress(ctx, uuid.NewSHA1(signal.ExecutionID, []byte(signal.TaskID))); err != nil {
 		return nil, err
 	}
-	return s.deliver(postgres.WithTenant(ctx, signal.TenantID), signal)
+	out, err := s.deliver(postgres.WithTenant(ctx, signal.TenantID), signal)
+	return out, ofCallback(err)
+}
+
+// ofCallback names the places of a payload's faults as who answers a callback wrote
+// them: it is the body.
+func ofCallback(err error) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	for i := range f.Details {
+		field := &f.Details[i].Field
+		if within, isPayload := strings.CutPrefix(*field, execution.PayloadField); isPayload {
+			*field = cmp.Or(strings.TrimPrefix(within, "."), wholeBody)
+		}
+	}
+	return err
 }
 
 func (s *Server) deliver(ctx context.Context, signal execution.Signal) (*signalOutput, error) {

@@ -104,6 +104,34 @@ func TestCallbackAddresses(t *testing.T) {
 	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Body), `"each":[{"ok":true},{"ok":true}]`)
 }
 
+// Faults are named where the caller wrote them: of a callback the body is the payload.
+func TestFaultsOfPayloads(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	addresses := make(chan string, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		addresses <- strings.TrimPrefix(r.URL.Query().Get("to"), s.URL)
+	}))
+	defer target.Close()
+	publishGraph(t, c, "asked", `[{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
+		{"id":"answer","type":"wait-for-signal","config":{"schema":{"type":["object","array"],"properties":{"a":{"type":"string"}},"items":{"type":"integer"}}}}]`,
+		`[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]`)
+	id := c.Post(t, "/v1/workflows/asked/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	address := <-addresses
+	for payload, fields := range map[string][2]string{
+		`7`:       {"payload", "body"},
+		`{"a":1}`: {"payload.a", "a"},
+		`[1,"2"]`: {"payload[1]", "[1]"},
+	} {
+		c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"answer","payload":`+payload+`}`)).
+			ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", fields[0])
+		s.Anonymous().Post(t, address, apitest.Raw(payload)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", fields[1])
+	}
+	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"answer","payload":[]}`)).Expect(http.StatusAccepted)
+	s.Anonymous().Post(t, address, apitest.Raw(`[]`)).Expect(http.StatusBadRequest)
+}
+
 // A retry's waits have addresses of their own; those of the attempt before, used or not,
 // answer none of them.
 func TestCallbackAddressesOfARetry(t *testing.T) {

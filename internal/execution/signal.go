@@ -104,12 +104,23 @@ func accept(plan *workflow.Plan, state *engine.State, signal *Signal) (string, e
 	if wait.Schema != nil {
 		if details := wait.Schema.Check(signal.Payload); len(details) > 0 {
 			for i := range details {
-				details[i].Field = strings.TrimSuffix("payload."+details[i].Field, ".")
+				details[i].Field = inPayload(details[i].Field)
 			}
 			return "", fault.New(fault.Invalid, "the payload does not match the schema of the wait").WithDetails(details...)
 		}
 	}
 	return path, nil
+}
+
+// PayloadField is the member that faults of a payload name.
+const PayloadField = "payload"
+
+// inPayload is the path of a field of the payload: payload.a, payload[0].
+func inPayload(field string) string {
+	if field == "" || field[0] == '[' {
+		return PayloadField + field
+	}
+	return PayloadField + "." + field
 }
 
 // findWait finds a wait by its path, or by its id where only one task of that

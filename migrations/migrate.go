@@ -160,8 +160,11 @@ func newMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 	})
 }
 
+// newProvider applies whatever is missing, whatever its number: migrations that were
+// written beside each other need not reach a database in the order of their numbers.
 func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
-	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), files, goose.WithDisableGlobalRegistry(true))
+	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), files,
+		goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true))
 }
 
 // Behind compares the database with this program: nil when they agree, ErrBehind

@@ -59,6 +59,24 @@ func TestBehindAfterAnInterruptedMigration(t *testing.T) {
 	require.NoError(t, migrations.Behind(t.Context(), pool))
 }
 
+func TestUpAppliesWhatWasPassedOver(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	provider, err := migrations.NewProvider(pool)
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 25)
+	require.NoError(t, err)
+	_, err = provider.ApplyVersion(t.Context(), 22, false) // now as a program left it that had 25 before there was a 22
+	require.NoError(t, err)
+
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	require.NoError(t, migrations.Behind(t.Context(), pool))
+	pending, err := provider.HasPending(t.Context())
+	require.NoError(t, err)
+	require.False(t, pending)
+}
+
 func TestDatabaseOfANewerProgramIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{

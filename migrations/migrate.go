@@ -30,6 +30,7 @@ const (
 	lockKey          = 0x7472616e636865 // "tranche"; the advisory lock that one migrating process holds
 	lockPollInterval = 100 * time.Millisecond
 	poolConnsMax     = 4
+	attemptsMax      = 20 // at a migration that deadlocks, a second each
 )
 
 //go:embed *.sql
@@ -102,10 +103,18 @@ func schemaUp(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	defer func() { _ = provider.Close() }()
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrations: %w", err)
+	for attempt := 1; ; attempt++ {
+		_, err := provider.Up(ctx)
+		if err == nil {
+			return nil
+		}
+		// Older processes, which serve meanwhile, lock tables in orders of their own.
+		// A migration is a transaction: one that gave way to them begins anew.
+		refused := (*pgconn.PgError)(nil)
+		if attempt == attemptsMax || !errors.As(err, &refused) || refused.Code != "40P01" {
+			return fmt.Errorf("migrations: %w", err)
+		}
 	}
-	return nil
 }
 
 // ownPool connects as the pool does, but as the user of its connection string

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -75,6 +76,33 @@ func TestUpAppliesWhatWasPassedOver(t *testing.T) {
 	pending, err := provider.HasPending(t.Context())
 	require.NoError(t, err)
 	require.False(t, pending)
+}
+
+// TestUpBesideAnOlderProcess has a transaction of an older process lock tables in
+// the other order than a migration: the migration gives way and begins anew.
+func TestUpBesideAnOlderProcess(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	provider, err := migrations.NewProvider(pool)
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 25)
+	require.NoError(t, err)
+
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL deadlock_timeout = '1min'; LOCK execution_payloads IN ROW EXCLUSIVE MODE")
+	require.NoError(t, err)
+	var up errgroup.Group
+	up.Go(func() error { return migrations.Up(t.Context(), pool) })
+	require.Eventually(t, func() bool { // it has executions, and waits for their payloads
+		return scan[bool](t, pool, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'execution_payloads'::regclass)")
+	}, 10*time.Second, 10*time.Millisecond)
+	_, err = tx.Exec(t.Context(), "LOCK executions IN ROW EXCLUSIVE MODE")
+	require.NoError(t, err, "the migration gives way")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, up.Wait())
+	require.NoError(t, migrations.Behind(t.Context(), pool))
 }
 
 func TestDatabaseOfANewerProgramIsRefused(t *testing.T) {

@@ -25,7 +25,7 @@ func healthRoutes(s *Server) {
 	register(s, operation{
 		id: "readiness", method: http.MethodGet, path: "/readyz", tag: "Service",
 		summary: "Whether the service can work",
-		description: "Whether the database is reachable, its schema is current and the workers run. " +
+		description: "Whether the database is reachable and can be written, its schema is current and the workers run. " +
 			"A 503 names each part that is not ready in `details`. For readiness probes and load balancers.",
 		responseExample: `{"status":"ok"}`,
 	}, s.readiness)

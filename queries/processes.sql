@@ -60,3 +60,7 @@ WHERE id IN (
     FOR UPDATE SKIP LOCKED
     LIMIT 10000)
 RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000000000000'::uuid)::uuid AS execution_id;
+
+-- name: SysDatabaseIsReadOnly :one
+-- So is one that is a standby, and one whose operator or provider stopped writes.
+SELECT current_setting('transaction_read_only') = 'on' AS is_read_only;

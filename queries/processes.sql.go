@@ -11,6 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
+const sysDatabaseIsReadOnly = `-- name: SysDatabaseIsReadOnly :one
+SELECT current_setting('transaction_read_only') = 'on' AS is_read_only
+`
+
+// So is one that is a standby, and one whose operator or provider stopped writes.
+func (q *Queries) SysDatabaseIsReadOnly(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, sysDatabaseIsReadOnly)
+	var is_read_only bool
+	err := row.Scan(&is_read_only)
+	return is_read_only, err
+}
+
 const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :many
 UPDATE river.river_job SET state = 'available', scheduled_at = now()
 WHERE id IN (

@@ -31,6 +31,7 @@ import (
 	"tranche/jobs"
 	"tranche/jobs/workers"
 	"tranche/migrations"
+	"tranche/queries"
 )
 
 const (
@@ -187,7 +188,7 @@ func findAuthorization(ctx context.Context, consents *consent.Service, q task.Au
 // readiness are the checks of /readyz.
 func (s *Service) readiness() map[string]func(context.Context) error {
 	checks := map[string]func(context.Context) error{
-		"database": s.checkSchema,
+		"database": s.checkDatabase,
 	}
 	if s.workers != nil {
 		checks["workers"] = s.checkWorkers
@@ -195,13 +196,20 @@ func (s *Service) readiness() map[string]func(context.Context) error {
 	return checks
 }
 
-// checkSchema asks the database for its schema. A schema that is ahead is
-// ready: a newer version is being rolled out beside this process.
-func (s *Service) checkSchema(ctx context.Context) error {
+// checkDatabase asks the database for its schema, and whether it can be written. A
+// schema that is ahead is ready: a newer version is being rolled out beside this process.
+func (s *Service) checkDatabase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeMax)
 	defer cancel()
-	if err := migrations.Behind(ctx, s.control); !errors.Is(err, migrations.ErrAhead) {
+	if err := migrations.Behind(ctx, s.control); err != nil && !errors.Is(err, migrations.ErrAhead) {
 		return err
+	}
+	isReadOnly, err := queries.New().SysDatabaseIsReadOnly(ctx, s.control)
+	if err != nil {
+		return err
+	}
+	if isReadOnly {
+		return errors.New("the database is read-only: a standby, or its writes were stopped")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,4 +90,38 @@ func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	threadsAre(1)
 	require.Same(t, s.threads, s.parts.requests.executions.Runner.Threads)
 	require.Same(t, s.threads, s.parts.background.executions.Runner.Threads)
+}
+
+// A database that cannot be written, a standby for instance, takes no work.
+func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
+	t.Parallel()
+	keys, err := seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	url := pgtest.URL(t)
+	s, err := New(t.Context(), Config{
+		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
+		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	owner, err := pgtest.OpenPool(t, url).Acquire(t.Context()) // its session stays as it is
+	require.NoError(t, err)
+	defer owner.Release()
+	becomes := func(readOnly string, status int, message string) {
+		t.Helper()
+		for _, statement := range []string{
+			"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = " + readOnly + "', current_database()); END $$",
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		} {
+			_, err := owner.Exec(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool {
+			answer := httptest.NewRecorder()
+			s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+			return answer.Code == status && strings.Contains(answer.Body.String(), message)
+		}, 10*time.Second, 20*time.Millisecond)
+	}
+	becomes("on", http.StatusServiceUnavailable, `"field":"database"`)
+	becomes("off", http.StatusOK, "ok")
 }

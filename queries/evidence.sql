@@ -87,3 +87,9 @@ WHERE r.tenant_id = @tenant_id AND CASE r.kind
 END
 ORDER BY r.position
 LIMIT 1;
+
+-- name: SysEvidenceHeadListForUpdate :many
+SELECT tenant_id, seal FROM evidence_heads ORDER BY tenant_id FOR UPDATE;
+
+-- name: EvidenceHeadReseal :exec
+UPDATE evidence_heads SET seal = @seal WHERE tenant_id = @tenant_id;

@@ -185,6 +185,20 @@ func (q *Queries) EvidenceHeadGet(ctx context.Context, db DBTX, tenantID uuid.UU
 	return i, err
 }
 
+const evidenceHeadReseal = `-- name: EvidenceHeadReseal :exec
+UPDATE evidence_heads SET seal = $1 WHERE tenant_id = $2
+`
+
+type EvidenceHeadResealParams struct {
+	Seal     []byte
+	TenantID uuid.UUID
+}
+
+func (q *Queries) EvidenceHeadReseal(ctx context.Context, db DBTX, arg EvidenceHeadResealParams) error {
+	_, err := db.Exec(ctx, evidenceHeadReseal, arg.Seal, arg.TenantID)
+	return err
+}
+
 const evidenceListAfter = `-- name: EvidenceListAfter :many
 SELECT r.position, r.authorization_id, r.kind, r.recorded_at, r.commitment, r.previous_hash, r.hash, c.salt, c.content,
        coalesce(c.authorization_id <> r.authorization_id, false)::boolean AS is_misplaced
@@ -291,6 +305,35 @@ func (q *Queries) EvidenceListOfAuthorization(ctx context.Context, db DBTX, arg 
 			&i.Content,
 			&i.IsMisplaced,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysEvidenceHeadListForUpdate = `-- name: SysEvidenceHeadListForUpdate :many
+SELECT tenant_id, seal FROM evidence_heads ORDER BY tenant_id FOR UPDATE
+`
+
+type SysEvidenceHeadListForUpdateRow struct {
+	TenantID uuid.UUID
+	Seal     []byte
+}
+
+func (q *Queries) SysEvidenceHeadListForUpdate(ctx context.Context, db DBTX) ([]SysEvidenceHeadListForUpdateRow, error) {
+	rows, err := db.Query(ctx, sysEvidenceHeadListForUpdate)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysEvidenceHeadListForUpdateRow{}
+	for rows.Next() {
+		var i SysEvidenceHeadListForUpdateRow
+		if err := rows.Scan(&i.TenantID, &i.Seal); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

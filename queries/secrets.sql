@@ -15,3 +15,10 @@ SELECT count(*) FROM secrets WHERE tenant_id = @tenant_id AND name <> @name;
 
 -- name: SecretDelete :execrows
 DELETE FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
+
+-- name: SysSecretListForUpdate :many
+SELECT tenant_id, name, value FROM secrets ORDER BY tenant_id, name FOR UPDATE;
+
+-- name: SecretReseal :exec
+-- The same value, so its time stays.
+UPDATE secrets SET value = @value WHERE tenant_id = @tenant_id AND name = @name;

@@ -111,6 +111,22 @@ func (q *Queries) SecretPut(ctx context.Context, db DBTX, arg SecretPutParams) (
 	return i, err
 }
 
+const secretReseal = `-- name: SecretReseal :exec
+UPDATE secrets SET value = $1 WHERE tenant_id = $2 AND name = $3
+`
+
+type SecretResealParams struct {
+	Value    []byte
+	TenantID uuid.UUID
+	Name     string
+}
+
+// The same value, so its time stays.
+func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg SecretResealParams) error {
+	_, err := db.Exec(ctx, secretReseal, arg.Value, arg.TenantID, arg.Name)
+	return err
+}
+
 const secretReveal = `-- name: SecretReveal :one
 SELECT value, hosts, updated_at FROM secrets WHERE tenant_id = $1 AND name = $2
 `
@@ -131,4 +147,34 @@ func (q *Queries) SecretReveal(ctx context.Context, db DBTX, arg SecretRevealPar
 	var i SecretRevealRow
 	err := row.Scan(&i.Value, &i.Hosts, &i.UpdatedAt)
 	return i, err
+}
+
+const sysSecretListForUpdate = `-- name: SysSecretListForUpdate :many
+SELECT tenant_id, name, value FROM secrets ORDER BY tenant_id, name FOR UPDATE
+`
+
+type SysSecretListForUpdateRow struct {
+	TenantID uuid.UUID
+	Name     string
+	Value    []byte
+}
+
+func (q *Queries) SysSecretListForUpdate(ctx context.Context, db DBTX) ([]SysSecretListForUpdateRow, error) {
+	rows, err := db.Query(ctx, sysSecretListForUpdate)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysSecretListForUpdateRow{}
+	for rows.Next() {
+		var i SysSecretListForUpdateRow
+		if err := rows.Scan(&i.TenantID, &i.Name, &i.Value); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

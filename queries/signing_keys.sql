@@ -24,3 +24,13 @@ WHERE id <> @id AND (retired_at IS NULL OR retired_at > clock_timestamp() + make
 -- name: SysSigningKeyWithdrawOthers :execrows
 -- No other key verifies anything any more.
 DELETE FROM signing_keys WHERE id <> @id;
+
+-- name: SysSigningKeyListForUpdate :many
+-- Those that SysSigningKeyList returns.
+SELECT id, private_key FROM signing_keys
+WHERE retired_at IS NULL OR retired_at > now() - interval '25 hours'
+ORDER BY id
+FOR UPDATE;
+
+-- name: SysSigningKeyReseal :exec
+UPDATE signing_keys SET private_key = @private_key WHERE id = @id;

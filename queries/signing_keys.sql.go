@@ -67,6 +67,39 @@ func (q *Queries) SysSigningKeyList(ctx context.Context, db DBTX, publishedSecon
 	return items, nil
 }
 
+const sysSigningKeyListForUpdate = `-- name: SysSigningKeyListForUpdate :many
+SELECT id, private_key FROM signing_keys
+WHERE retired_at IS NULL OR retired_at > now() - interval '25 hours'
+ORDER BY id
+FOR UPDATE
+`
+
+type SysSigningKeyListForUpdateRow struct {
+	ID         string
+	PrivateKey []byte
+}
+
+// Those that SysSigningKeyList returns.
+func (q *Queries) SysSigningKeyListForUpdate(ctx context.Context, db DBTX) ([]SysSigningKeyListForUpdateRow, error) {
+	rows, err := db.Query(ctx, sysSigningKeyListForUpdate)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SysSigningKeyListForUpdateRow{}
+	for rows.Next() {
+		var i SysSigningKeyListForUpdateRow
+		if err := rows.Scan(&i.ID, &i.PrivateKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sysSigningKeyLock = `-- name: SysSigningKeyLock :exec
 SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'))
 `
@@ -74,6 +107,20 @@ SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'))
 // Held until the transaction ends: processes that start together make one key.
 func (q *Queries) SysSigningKeyLock(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, sysSigningKeyLock)
+	return err
+}
+
+const sysSigningKeyReseal = `-- name: SysSigningKeyReseal :exec
+UPDATE signing_keys SET private_key = $1 WHERE id = $2
+`
+
+type SysSigningKeyResealParams struct {
+	PrivateKey []byte
+	ID         string
+}
+
+func (q *Queries) SysSigningKeyReseal(ctx context.Context, db DBTX, arg SysSigningKeyResealParams) error {
+	_, err := db.Exec(ctx, sysSigningKeyReseal, arg.PrivateKey, arg.ID)
 	return err
 }
 

@@ -14,9 +14,10 @@ import (
 	"tranche/internal/seal"
 )
 
-// keyCommands are the commands about signing keys.
+// keyCommands are the commands about signing keys and the master key.
 type keyCommands struct {
 	Rotate keyRotateCommand `cmd:"" help:"Make a new key that signs access tokens."`
+	Reseal keyResealCommand `cmd:"" help:"Seal what is kept under the first master key, so that others can go."`
 }
 
 // keyRotateCommand makes a signing key.

@@ -52,7 +52,7 @@ type commandLine struct {
 	Migrate  migrateCommand   `cmd:"" help:"Bring the database to the schema of this program."`
 	Tenant   tenantCommands   `cmd:"" help:"Create and revoke tenants, and set their limits."`
 	Client   clientCommands   `cmd:"" help:"Create, list and revoke the clients that call the API, and rotate their secrets."`
-	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens."`
+	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens, and seal what is kept under a new master key."`
 	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
 	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
 	Bench    benchCommand     `cmd:"" help:"Measure the program beside the limit of its database."`

@@ -35,6 +35,7 @@ const (
 	ScheduleDelete  Action = "schedule.delete"
 	KeyRotate       Action = "key.rotate"
 	KeyWithdraw     Action = "key.withdraw" // all but the new one
+	KeyReseal       Action = "key.reseal"   // under the first master key
 	SecretSet       Action = "secret.set"
 	SecretDelete    Action = "secret.delete"
 	TemplateSet     Action = "template.set"

@@ -5,6 +5,7 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -131,6 +132,19 @@ func (r *Keyring) Open(sealed []byte, table string, row ...string) ([]byte, erro
 		return value, nil
 	}
 	return nil, ErrUnknownKey
+}
+
+// Reseal seals what Seal made for the same row under the first master key; nil where
+// it is already. It fails like Open.
+func (r *Keyring) Reseal(sealed []byte, table string, row ...string) ([]byte, error) {
+	if bytes.HasPrefix(sealed, r.keys[0].id[:]) {
+		return nil, nil
+	}
+	value, err := r.Open(sealed, table, row...)
+	if err != nil {
+		return nil, err
+	}
+	return r.Seal(value, table, row...), nil
 }
 
 // Derive returns a 256-bit key for one purpose (HKDF-SHA-256, RFC 5869) from

@@ -14,9 +14,9 @@ import (
 	"tranche/queries"
 )
 
-// partitionMonthsAhead is how many months' partitions exist beforehand, so that
+// PartitionMonthsAhead is how many months' partitions exist beforehand, so that
 // a service whose maintenance stands still goes on for that long.
-const partitionMonthsAhead = 3
+const PartitionMonthsAhead = 3
 
 // signalKeep is how long a signal is kept after it came, at least.
 const signalKeep = 24 * time.Hour
@@ -33,7 +33,7 @@ type partitionMaintenance struct {
 // have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
-	if err := queries.New().SysExecutionPartitionsProvide(ctx, w.pool, partitionMonthsAhead); err != nil {
+	if err := queries.New().SysExecutionPartitionsProvide(ctx, w.pool, PartitionMonthsAhead); err != nil {
 		return err
 	}
 	if w.retentionMonths > 0 {

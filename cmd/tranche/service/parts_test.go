@@ -125,3 +125,26 @@ func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
 	becomes("on", http.StatusServiceUnavailable, `"field":"database"`)
 	becomes("off", http.StatusOK, "ok")
 }
+
+// The first request after months in which nothing ran finds the partitions of its month.
+func TestPartitionsAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	keys, err := seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	url := pgtest.URL(t)
+	owner := pgtest.OpenPool(t, url)
+	for _, parent := range []string{"executions", "execution_payloads"} {
+		_, err = owner.Exec(t.Context(), `DO $$ DECLARE p regclass; BEGIN
+			FOR p IN SELECT inhrelid FROM pg_inherits WHERE inhparent = '`+parent+`'::regclass LOOP EXECUTE 'DROP TABLE ' || p; END LOOP; END $$`)
+		require.NoError(t, err)
+	}
+	s, err := New(t.Context(), Config{
+		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
+		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	var partitions int
+	require.NoError(t, owner.QueryRow(t.Context(), "SELECT count(*) FROM ops.partitions()").Scan(&partitions))
+	require.Equal(t, 2*4, partitions, "this month's and three more, of executions and of their payloads")
+}

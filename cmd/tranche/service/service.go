@@ -27,7 +27,9 @@ import (
 	"tranche/internal/seal"
 	"tranche/internal/threads"
 	"tranche/jobs"
+	"tranche/jobs/workers"
 	"tranche/migrations"
+	"tranche/queries"
 )
 
 // Role is what a process does.
@@ -135,6 +137,11 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
 	if s.process, err = process.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
+	}
+	// Where no process has worked for so many months there is none of this month, and
+	// maintenance makes it only a while after the first requests.
+	if err := queries.New().SysExecutionPartitionsProvide(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
+		return nil, fmt.Errorf("make the partitions of the coming months: %w", postgres.Translate(err))
 	}
 	if config.ThreadsMax > 0 {
 		s.threads = threads.New(config.ThreadsMax)

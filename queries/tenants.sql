@@ -5,7 +5,7 @@ INSERT INTO tenants (id, slug) VALUES (@id, @slug);
 SELECT id, slug, created_at, revoked_at FROM tenants WHERE slug = @slug;
 
 -- name: SysTenantList :many
-SELECT id, slug FROM tenants ORDER BY slug;
+SELECT id, slug, created_at, revoked_at FROM tenants ORDER BY slug;
 
 -- name: TenantLimitSet :exec
 -- per_minute null: unlimited.

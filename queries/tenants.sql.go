@@ -66,24 +66,24 @@ func (q *Queries) SysTenantLimitList(ctx context.Context, db DBTX) ([]TenantLimi
 }
 
 const sysTenantList = `-- name: SysTenantList :many
-SELECT id, slug FROM tenants ORDER BY slug
+SELECT id, slug, created_at, revoked_at FROM tenants ORDER BY slug
 `
 
-type SysTenantListRow struct {
-	ID   uuid.UUID
-	Slug string
-}
-
-func (q *Queries) SysTenantList(ctx context.Context, db DBTX) ([]SysTenantListRow, error) {
+func (q *Queries) SysTenantList(ctx context.Context, db DBTX) ([]Tenant, error) {
 	rows, err := db.Query(ctx, sysTenantList)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysTenantListRow{}
+	items := []Tenant{}
 	for rows.Next() {
-		var i SysTenantListRow
-		if err := rows.Scan(&i.ID, &i.Slug); err != nil {
+		var i Tenant
+		if err := rows.Scan(
+			&i.ID,
+			&i.Slug,
+			&i.CreatedAt,
+			&i.RevokedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -77,6 +77,13 @@ func TestTenants(t *testing.T) {
 	require.Equal(t, "other", tenant["slug"])
 	require.Len(t, tenant["tenantId"], 36)
 
+	e.ok(t, "tenant", "revoke", "other")
+	require.Regexp(t, `^\S{36}  acme   live\n`+tenant["tenantId"]+`  other  revoked\n$`, e.ok(t, "tenant", "list"))
+	var listed []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "tenant", "list", "-o", "json")), &listed))
+	require.Len(t, listed, 2)
+	require.Equal(t, map[string]any{"tenantId": tenant["tenantId"], "slug": "other", "isRevoked": true}, listed[1])
+
 	for slug, want := range map[string]string{"acme": "there is a tenant acme already", "Acme": "lower-case letters"} {
 		got := e.run(t, "tenant", "create", slug)
 		require.Equal(t, result{stderr: got.stderr, status: 1}, got)

@@ -18,6 +18,7 @@ import (
 // tenantCommands are the commands about tenants.
 type tenantCommands struct {
 	Create tenantCreateCommand `cmd:"" help:"Create a tenant."`
+	List   tenantListCommand   `cmd:"" help:"List the tenants."`
 	Limits tenantLimitsCommand `cmd:"" help:"Show or set the rate limits of a tenant."`
 	Revoke tenantRevokeCommand `cmd:"" help:"End all clients of a tenant."`
 }
@@ -49,6 +50,42 @@ func (c *tenantCreateCommand) Run(ctx context.Context, out *console, log *slog.L
 type tenantOutput struct {
 	TenantID string `json:"tenantId"`
 	Slug     string `json:"slug"`
+}
+
+// tenantListCommand lists the tenants.
+type tenantListCommand struct {
+	outputFlags
+	databaseFlags
+}
+
+type listedTenant struct {
+	tenantOutput
+	IsRevoked bool `json:"isRevoked"`
+}
+
+// Run lists the tenants.
+func (c *tenantListCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
+	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
+		tenants, err := identity.Tenants(ctx, pool)
+		if err != nil {
+			return err
+		}
+		listed := make([]listedTenant, len(tenants))
+		for i, tenant := range tenants {
+			listed[i] = listedTenant{tenantOutput{TenantID: tenant.ID.String(), Slug: tenant.Slug}, tenant.RevokedAt != nil}
+		}
+		return c.print(out, listed, func() {
+			table := tabwriter.NewWriter(out.Out, 0, 0, 2, ' ', 0)
+			for _, tenant := range listed {
+				state := "live"
+				if tenant.IsRevoked {
+					state = "revoked"
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\n", tenant.TenantID, tenant.Slug, state)
+			}
+			_ = table.Flush()
+		})
+	})
 }
 
 // tenantLimitsCommand shows a tenant's limits and changes them.

@@ -64,6 +64,19 @@ func RevokeTenant(ctx context.Context, tx pgx.Tx, tenant Tenant) error {
 	return audit.RecordTx(ctx, tx, tenant.ID, audit.TenantRevoke, tenant.ID.String())
 }
 
+// Tenants returns all tenants by their slugs, those that are revoked too.
+func Tenants(ctx context.Context, db queries.DBTX) ([]Tenant, error) {
+	rows, err := queries.New().SysTenantList(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", postgres.Translate(err))
+	}
+	tenants := make([]Tenant, len(rows))
+	for i, row := range rows {
+		tenants[i] = Tenant(row)
+	}
+	return tenants, nil
+}
+
 // FindTenant returns the tenant of a slug, or fault.NotFound.
 func FindTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, error) {
 	row, err := queries.New().SysTenantGetBySlug(ctx, db, slug)

@@ -36,25 +36,99 @@ func (t typeSet) reason() string {
 	}
 }
 
-// referencesMax bounds how many $ref are followed for one property.
-const referencesMax = 16
-
-// typesAt returns the types that a schema gives the property at a path.
-func typesAt(schema map[string]any, path []string) typeSet { return typesOf(propertyAt(schema, path)) }
-
-// formatAt returns the format that a schema gives it, empty for none.
-func formatAt(schema map[string]any, path []string) string {
-	format, _ := propertyAt(schema, path)["format"].(string)
-	return format
+// property is what a schema says of a property of the items.
+type property struct {
+	types  typeSet
+	format string // empty for none
 }
 
-func propertyAt(schema map[string]any, path []string) map[string]any {
-	node := schema
-	for _, segment := range path {
-		properties, _ := resolve(schema, node)["properties"].(map[string]any)
-		node, _ = properties[segment].(map[string]any)
+// Bounds of the search for a property, which a schema can lead in circles.
+const (
+	referencesMax = 16  // $ref followed one after the other
+	schemasMax    = 500 // schemas looked at for one property
+)
+
+// propertyAt returns what a schema says of the property at a path. Of alternatives
+// it may have the types of each.
+func propertyAt(schema map[string]any, path []string) property {
+	search := propertySearch{schema: schema, schemasLeft: schemasMax}
+	found, _ := search.at(schema, path)
+	return found
+}
+
+type propertySearch struct {
+	schema      map[string]any
+	schemasLeft int
+}
+
+// at reports also whether the node says anything of the property. Its own words go
+// before those of allOf, and these before anyOf and oneOf.
+func (s *propertySearch) at(node map[string]any, path []string) (found property, says bool) {
+	if s.schemasLeft == 0 {
+		return property{}, false
 	}
-	return resolve(schema, node)
+	s.schemasLeft--
+	node = resolve(s.schema, node)
+	switch isTyped := node["type"] != nil || node["enum"] != nil || node["const"] != nil; {
+	case len(path) == 0 && isTyped:
+		format, _ := node["format"].(string)
+		return property{types: typesOf(node), format: format}, true
+	case len(path) > 0:
+		if inner := memberOf(node, path[0]); inner != nil {
+			if found, says = s.at(inner, path[1:]); says {
+				return found, true
+			}
+		}
+		if isTyped && !typesOf(node).has(typeObject) {
+			return property{}, true // there is no such property, as within null
+		}
+	}
+	for _, part := range schemasIn(node["allOf"]) {
+		if found, says = s.at(part, path); says {
+			return found, true
+		}
+	}
+	return s.anyOf(append(schemasIn(node["anyOf"]), schemasIn(node["oneOf"])...), path)
+}
+
+// memberOf returns the schema that a schema of objects has for a member, or nil.
+func memberOf(node map[string]any, name string) map[string]any {
+	properties, _ := node["properties"].(map[string]any)
+	if inner, ok := properties[name].(map[string]any); ok || properties[name] != nil || node["patternProperties"] != nil {
+		return inner
+	}
+	inner, _ := node["additionalProperties"].(map[string]any)
+	return inner
+}
+
+// anyOf returns what alternatives say of the property. One that says nothing of it
+// takes texts, as a schema without any types does.
+func (s *propertySearch) anyOf(alternatives []map[string]any, path []string) (found property, says bool) {
+	isFree := false
+	for _, alternative := range alternatives {
+		one, saysOne := s.at(alternative, path)
+		found.types |= one.types
+		if found.format == "" {
+			found.format = one.format
+		}
+		says, isFree = says || saysOne, isFree || !saysOne
+	}
+	if says && isFree {
+		found.types |= typeString
+	}
+	return found, says
+}
+
+// schemasIn returns the schemas of a list of them.
+func schemasIn(list any) []map[string]any {
+	values, _ := list.([]any)
+	var schemas []map[string]any
+	for _, value := range values {
+		if schema, ok := value.(map[string]any); ok {
+			schemas = append(schemas, schema)
+		}
+	}
+	return schemas
 }
 
 // resolve follows references within the schema: {"$ref": "#/$defs/money"}.

@@ -2,25 +2,35 @@ package itemfile
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
-func TestTypesAt(t *testing.T) {
+func TestPropertyAt(t *testing.T) {
 	t.Parallel()
 	schema := decodeObject(`{"properties": {
 		"a": {"type": ["string", "integer", "null"]}, "b": {"const": true}, "c": {"$ref": "#/$defs/c~1d"}, "loop": {"$ref": "#/properties/loop"},
-		"far": {"$ref": "https://example.com/x"}, "o": {"properties": {"p": {"type": "object"}}}, "n": {"type": "null"}},
-		"$defs": {"c/d": {"type": "number"}}}`)
-	for path, want := range map[string]typeSet{
-		"a": typeString | typeNumber, "b": typeBoolean, "c": typeNumber, "loop": 0, "far": 0, "n": 0, "unknown": 0,
+		"far": {"$ref": "https://example.com/x"}, "o": {"properties": {"p": {"type": "object"}}}, "n": {"type": "null"},
+		"amount": {"anyOf": [{"$ref": "#/$defs/c~1d"}, {"type": "null"}]}, "due": {"oneOf": [{"type": "null"}, {"type": "string", "format": "date-time"}]},
+		"positive": {"allOf": [{"minimum": 0}, {"type": "number"}]}, "free": {"anyOf": [{"type": "number"}, {}]},
+		"address": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/address"}]}, "circle": {"anyOf": [{"$ref": "#/properties/circle"}, {"$ref": "#/properties/circle"}]},
+		"scores": {"additionalProperties": {"type": "number"}, "properties": {"by": {"type": "string"}}}},
+		"allOf": [{"properties": {"later": {"type": "boolean"}, "a": {"type": "array"}}}],
+		"oneOf": [{"properties": {"rate": {"type": "number"}}}, {"properties": {"fee": {"type": "number"}}}],
+		"$defs": {"c/d": {"type": "number"}, "address": {"type": "object", "properties": {"number": {"type": "integer"}}}}}`)
+	for path, want := range map[string]property{
+		"a": {types: typeString | typeNumber}, "b": {types: typeBoolean}, "c": {types: typeNumber}, "loop": {}, "far": {}, "n": {}, "unknown": {},
+		"o.p": {types: typeObject}, "o.p.q": {},
+		"amount": {types: typeNumber}, "due": {types: typeString, format: "date-time"}, "positive": {types: typeNumber}, "free": {types: typeNumber | typeString},
+		"address": {types: typeObject}, "address.number": {types: typeNumber}, "address.zip": {types: typeString}, "circle": {},
+		"scores.x": {types: typeNumber}, "scores.by": {types: typeString},
+		"later": {types: typeBoolean}, "rate": {types: typeNumber | typeString},
 	} {
-		require.Equal(t, want, typesAt(schema, []string{path}), path)
+		require.Equal(t, want, propertyAt(schema, strings.Split(path, ".")), path)
 	}
-	require.Equal(t, typeObject, typesAt(schema, []string{"o", "p"}))
-	require.Zero(t, typesAt(schema, []string{"o", "p", "q"}))
 }
 
 func TestConvert(t *testing.T) {

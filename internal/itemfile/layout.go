@@ -27,8 +27,7 @@ type column struct {
 	position int
 	name     string   // applicant.income
 	path     []string // its segments
-	types    typeSet
-	format   string // of the property: date, date-time
+	property
 }
 
 // nesting is of two columns of which one is a property within the other's, as
@@ -60,7 +59,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 			return nil, &Error{File: fileName, Row: 1, Column: name, Reason: reason}
 		}
 		seen[name] = true
-		l.columns = append(l.columns, column{position: i, name: name, path: path, types: typesAt(schema, path), format: formatAt(schema, path)})
+		l.columns = append(l.columns, column{position: i, name: name, path: path, property: propertyAt(schema, path)})
 	}
 	for inner, c := range l.columns {
 		for n := 1; n < len(c.path); n++ {

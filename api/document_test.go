@@ -107,6 +107,14 @@ func (d *documentation) operation(path, method string, op *openapi3.Operation) {
 	if op.RequestBody != nil {
 		expected = append(expected, 408, 413, 415)
 	}
+	isIdempotent := op.Parameters.GetByInAndName("header", "Idempotency-Key") != nil
+	switch { // how a key is refused that another request has (decisions 1.11)
+	case !isIdempotent || strings.HasPrefix(path, "/v1/executions/"):
+	case strings.HasPrefix(path, "/v1/authorizations"):
+		expected = append(expected, 409)
+	default:
+		expected = append(expected, 409, 422)
+	}
 	for _, status := range expected {
 		d.want(op.Responses.Status(status) != nil, fmt.Sprintf("the response %d", status))
 	}

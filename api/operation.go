@@ -183,6 +183,9 @@ func (op *operation) statuses() []int {
 	if op.method == http.MethodPost || op.method == http.MethodPut || op.method == http.MethodPatch {
 		all = append(all, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
+	if op.idempotent != (idempotence{}) {
+		all = append(all, answerOf(op.idempotent.mismatch).status, answerOf(op.idempotent.inFlight).status)
+	}
 	all = append(all, op.errors...)
 	slices.Sort(all)
 	return slices.Compact(all)

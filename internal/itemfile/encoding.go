@@ -86,11 +86,29 @@ func (a *asciiUntil) decide() {
 	if err == nil { // there is more: the window may end within a sequence
 		window = trimPartialRune(window)
 	}
-	if utf8.Valid(window) {
+	if isUTF8(window) {
 		a.decided = a.source
 		return
 	}
 	a.decided = charmap.Windows1252.NewDecoder().Reader(a.source)
+}
+
+// isUTF8 reports whether more sequences of UTF-8 are whole than bytes are none of
+// it. In Windows-1252 hardly two letters beyond ASCII come so that they look like
+// one; a broken byte in UTF-8 is the fault of its row, not of all names.
+func isUTF8(text []byte) bool {
+	whole, broken := 0, 0
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			broken++
+		case size > 1:
+			whole++
+		}
+		text = text[size:]
+	}
+	return whole > broken
 }
 
 // trimPartialRune cuts off a sequence that the end of the window interrupts.

@@ -2,6 +2,7 @@ package itemfile
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -13,8 +14,9 @@ import (
 // table reads the rows of a delimited file, one at a time.
 type table struct {
 	*file
-	text *boundedReader
-	csv  *csv.Reader
+	text  *boundedReader
+	lines *bufio.Reader // what csv reads from
+	csv   *csv.Reader
 	// row is the number of the last row that was read, and lastLine the line of
 	// the text it ended on: blank lines between rows count as rows, as they do in
 	// the spreadsheet the user sees.
@@ -41,7 +43,7 @@ func openTable(f *file) (*table, error) {
 		delimiter = detectDelimiter(sample, errors.Is(err, io.EOF))
 	}
 	_, _ = text.Discard(declaration) // it was peeked
-	t.csv = csv.NewReader(text)
+	t.lines, t.csv = text, csv.NewReader(text)
 	t.csv.Comma, t.csv.FieldsPerRecord, t.csv.ReuseRecord = delimiter, -1, true
 	return t, t.readHeader()
 }
@@ -104,8 +106,28 @@ func (t *table) next() ([]string, error) {
 	}
 }
 
+// passOverBlankLines reads the lines without text that come before a row. A sheet of
+// one column can have as many of them as it has rows, and csv.Reader, which reads
+// from the same buffer, would pass over them within one call: the bound of a row
+// would count them.
+func (t *table) passOverBlankLines() {
+	for {
+		t.text.rowLeft = rowBytesMax
+		head, _ := t.lines.Peek(2) // an error shows again when the row is read
+		switch {
+		case bytes.HasPrefix(head, []byte("\n")):
+			_, _ = t.lines.Discard(1) // it was peeked
+		case string(head) == "\r\n":
+			_, _ = t.lines.Discard(2)
+		default:
+			return
+		}
+		t.row++
+	}
+}
+
 func (t *table) read() ([]string, error) {
-	t.text.rowLeft = rowBytesMax
+	t.passOverBlankLines()
 	cells, err := t.csv.Read()
 	if errors.Is(err, io.EOF) && t.source.err == nil {
 		return nil, io.EOF

@@ -112,6 +112,19 @@ func TestTableDetectsEncoding(t *testing.T) {
 	}
 }
 
+// A sheet of one column that is formatted to its end is saved with a million lines
+// without text; they are no items and no part of a row.
+func TestTableOfOneColumnEndsInBlankLines(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"\n", "\r\n"} {
+		blank := strings.Repeat(end, rowBytesMax)
+		items, err := readAll("loans.csv", strings.NewReader("name"+end+"Müller"+end+end+"\"a"+end+"b\""+end+blank+"Zoë"+end+blank))
+		require.NoError(t, err)
+		require.Equal(t, []any{"Müller", "a\nb", "Zoë"}, []any{items[0].Input["name"], items[1].Input["name"], items[2].Input["name"]})
+		require.Equal(t, []int{2, 4, rowBytesMax + 5}, []int{items[0].Row, items[1].Row, items[2].Row})
+	}
+}
+
 // One row in another encoding, as of files that were joined, spoils no other.
 func TestTableTellsBrokenUTF8FromWindows1252(t *testing.T) {
 	t.Parallel()

@@ -190,6 +190,10 @@ SELECT id FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
 ORDER BY item_index LIMIT @items_max;
 
+-- name: BatchItemsCountKept :one
+-- Fewer than the batch had items: the retention has dropped some.
+SELECT count(*)::integer FROM executions WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid;
+
 -- name: BatchItemsCountToRetry :one
 SELECT count(*)::integer FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid

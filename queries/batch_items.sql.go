@@ -309,6 +309,23 @@ func (q *Queries) BatchItemsCheckpoint(ctx context.Context, db DBTX, arg BatchIt
 	return items, nil
 }
 
+const batchItemsCountKept = `-- name: BatchItemsCountKept :one
+SELECT count(*)::integer FROM executions WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid
+`
+
+type BatchItemsCountKeptParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+}
+
+// Fewer than the batch had items: the retention has dropped some.
+func (q *Queries) BatchItemsCountKept(ctx context.Context, db DBTX, arg BatchItemsCountKeptParams) (int32, error) {
+	row := db.QueryRow(ctx, batchItemsCountKept, arg.TenantID, arg.BatchID)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const batchItemsCountToRetry = `-- name: BatchItemsCountToRetry :one
 SELECT count(*)::integer FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid

@@ -102,6 +102,11 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	if !slices.Contains(r.Mode.from(), Status(row.Status)) {
 		return nil, fault.New(fault.Conflict, "a batch of status %s can not be retried by mode %s", row.Status, r.Mode)
 	}
+	if r.Mode != RetryPreProcessing {
+		if err := s.checkKept(ctx, tx, r, row.ItemsTotal); err != nil {
+			return nil, err
+		}
+	}
 	retried := &Retried{Attempt: int(row.Attempt) + 1, Status: StatusProcessing}
 	var job river.JobArgs = jobs.BatchItemRetry{TenantID: r.TenantID, BatchID: r.ID}
 	params := queries.BatchRetryParams{TenantID: r.TenantID, ID: r.ID}
@@ -153,6 +158,19 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 	}
 	if err := s.q.BatchSourcesReplace(ctx, tx, sources); err != nil {
 		return fmt.Errorf("replace the sources of batch %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// checkKept refuses a batch whose items are not all there any more: its output
+// would tell of some and count all.
+func (s *Service) checkKept(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) error {
+	kept, err := s.q.BatchItemsCountKept(ctx, tx, queries.BatchItemsCountKeptParams{TenantID: r.TenantID, BatchID: r.ID})
+	if err != nil {
+		return fmt.Errorf("count the items of batch %s: %w", r.ID, err)
+	}
+	if kept < items {
+		return fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
 	}
 	return nil
 }

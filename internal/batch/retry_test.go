@@ -16,6 +16,24 @@ import (
 	"tranche/internal/identity"
 )
 
+// A batch of which the retention has dropped executions keeps the output that it has.
+func TestBatchWithoutItsItemsIsNotRetried(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"id": {"type": "string", "maxLength": 1}}},
+		"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"id": "{{ input.id }}"}}}]}`)
+	id := start(t, c, "echo", ids("a", "refused"))
+	ended := follow(t, c, id)
+	_, err := s.Pool.Exec(t.Context(), `DELETE FROM executions WHERE item_index = 0`)
+	require.NoError(t, err)
+	for _, mode := range []string{"post_processing", "failed_items"} {
+		c.Post(t, "/v1/execution-batches/"+id+"/retry", map[string]any{"retryMode": mode}).ExpectProblem(http.StatusConflict, "CONFLICT", "")
+	}
+	require.Equal(t, ended, follow(t, c, id))
+	require.Len(t, table(t, files(t, c, *ended.Outputs.Post.PackageID)["results.csv"]), 2)
+}
+
 // Items whose states are large are made ready a few at a time, each once, and
 // after an interruption the others; they keep what they have.
 func TestItemsOfLargeStatesAreRetried(t *testing.T) {

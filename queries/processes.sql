@@ -48,7 +48,9 @@ DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour';
 -- Gives back the running jobs of the given processes; where is_unheard says so, also
 -- of those that have not been heard of for the given number of seconds, and of
 -- those that nobody knows. It returns the execution of each, or the nil UUID.
-UPDATE river.river_job SET state = 'available', scheduled_at = now()
+-- Each gets another id: River asks for nothing but the id when a job is said to have
+-- ended, and who was only asleep would end the job of whoever has it by then.
+UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'

@@ -24,7 +24,7 @@ func (q *Queries) SysDatabaseIsReadOnly(ctx context.Context, db DBTX) (bool, err
 }
 
 const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :many
-UPDATE river.river_job SET state = 'available', scheduled_at = now()
+UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'
@@ -47,6 +47,8 @@ type SysJobsOfDeadProcessesParams struct {
 // Gives back the running jobs of the given processes; where is_unheard says so, also
 // of those that have not been heard of for the given number of seconds, and of
 // those that nobody knows. It returns the execution of each, or the nil UUID.
+// Each gets another id: River asks for nothing but the id when a job is said to have
+// ended, and who was only asleep would end the job of whoever has it by then.
 func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, arg SysJobsOfDeadProcessesParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysJobsOfDeadProcesses, arg.ProcessIds, arg.IsUnheard, arg.DeadAfterSeconds)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
@@ -52,8 +54,8 @@ func (b *bundle) known(t *testing.T, silent time.Duration) uuid.UUID {
 	return id
 }
 
-// held inserts a running job of each process and the execution it is about.
-func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (jobIDs []int64, executions []uuid.UUID) {
+// held inserts a running job of each process and returns the executions they are about.
+func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (executions []uuid.UUID) {
 	t.Helper()
 	client, err := jobs.NewClient(b.pool, jobs.Config{ProcessID: uuid.New(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -62,16 +64,17 @@ func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (jobIDs []int64, execu
 		job, err := client.Insert(t.Context(), jobs.TaskExecution{ExecutionID: execution}, nil)
 		require.NoError(t, err)
 		b.exec(t, `UPDATE river.river_job SET state = 'running', attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{uuid.NewString(), holder.String()})
-		jobIDs, executions = append(jobIDs, job.Job.ID), append(executions, execution)
+		executions = append(executions, execution)
 	}
-	return jobIDs, executions
+	return executions
 }
 
-func (b *bundle) states(t *testing.T, jobIDs []int64) (states []string) {
+// states are those of the jobs of executions.
+func (b *bundle) states(t *testing.T, executions []uuid.UUID) (states []string) {
 	t.Helper()
-	for _, id := range jobIDs {
+	for _, id := range executions {
 		var state string
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT state FROM river.river_job WHERE id = $1`, id).Scan(&state))
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT state FROM river.river_job WHERE args ->> 'execution_id' = $1`, id.String()).Scan(&state))
 		states = append(states, state)
 	}
 	return states
@@ -106,21 +109,52 @@ func TestJobsOfDeadProcessesAreGivenBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	alive, dead, unknown := b.known(t, 0), b.known(t, 21*time.Second), uuid.New()
-	jobIDs, executions := b.held(t, alive, dead, unknown)
+	executions := b.held(t, alive, dead, unknown)
 
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"running", "running", "running"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"running", "running", "running"}, b.states(t, executions))
 	require.Empty(t, b.looks)
 	require.NoError(t, b.worker.TakeBack(t.Context(), true))
-	require.Equal(t, []string{"running", "available", "available"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"running", "available", "available"}, b.states(t, executions))
 	require.Len(t, b.looks, 1)
 	require.True(t, b.looks[0].Unheard)
 	require.ElementsMatch(t, executions[1:], b.looks[0].Resumed)
 
-	again, _ := b.held(t, unknown)
+	again := b.held(t, unknown)
 	require.NoError(t, b.worker.TakeBack(t.Context(), true))
 	require.Equal(t, []string{"available"}, b.states(t, again), "jobs are given back without a look too")
 	require.Len(t, b.looks, 1, "nothing gives cause for one")
+}
+
+// Who was only asleep and wakes when its job is another's does not end it: that one
+// may die in its turn.
+func TestWhoWasAsleepEndsNoJobOfAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	began, wakes := make(chan struct{}), make(chan struct{})
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[jobs.TaskExecution]) error {
+		began <- struct{}{}
+		<-wakes
+		return nil
+	}))
+	client, err := river.NewClient(riverpgxv5.New(b.pool), &river.Config{
+		ID: b.known(t, 21*time.Second).String(), Schema: jobs.Schema, Workers: workers,
+		Queues: map[string]river.QueueConfig{jobs.QueueExecution: {MaxWorkers: 1}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, client.Start(t.Context()))
+	execution := uuid.New()
+	_, err = client.Insert(t.Context(), jobs.TaskExecution{ExecutionID: execution}, nil)
+	require.NoError(t, err)
+	<-began
+
+	require.NoError(t, b.worker.TakeBack(t.Context(), true))
+	require.Equal(t, []string{"available"}, b.states(t, []uuid.UUID{execution}))
+	b.exec(t, `UPDATE river.river_job SET state = 'running', attempted_by = $1`, []string{b.known(t, 0).String()})
+	close(wakes)
+	require.NoError(t, client.Stop(t.Context()))
+	require.Equal(t, []string{"running"}, b.states(t, []uuid.UUID{execution}))
 }
 
 // A process that is killed is found dead by the end of its session, before its
@@ -133,10 +167,10 @@ func TestEndOfSessionTellsDeath(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
 	killed, late := b.known(t, 6*time.Second), b.known(t, time.Second)
 	b.exec(t, `UPDATE processes SET heartbeat_at = now() - interval '10 seconds' WHERE id = $1`, p.ID)
-	jobIDs, executions := b.held(t, p.ID, killed, late)
+	executions := b.held(t, p.ID, killed, late)
 
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"running", "available", "running"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"running", "available", "running"}, b.states(t, executions))
 	require.Equal(t, []process.Dead{{IDs: []uuid.UUID{killed}, Resumed: executions[1:2]}}, b.looks)
 	var isDead bool
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT heartbeat_at <= now() - interval '20 seconds' FROM processes WHERE id = $1`, killed).Scan(&isDead))
@@ -149,13 +183,13 @@ func TestDeathIsFoundAgainWhereTheLookFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	killed := b.known(t, 6*time.Second)
-	jobIDs, _ := b.held(t, killed)
+	executions := b.held(t, killed)
 	b.refusal = errors.New("the database is away")
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"running"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"running"}, b.states(t, executions))
 	b.refusal = nil
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"available"}, b.states(t, executions))
 	require.Len(t, b.looks, 2)
 	require.Equal(t, b.looks[0], b.looks[1])
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))
@@ -169,12 +203,12 @@ func TestFailedLookLeavesAProcessSteady(t *testing.T) {
 	b := setup(t)
 	t.Cleanup(func() { b.worker.EndSession(context.WithoutCancel(t.Context())) })
 	b.worker.Turn(t.Context()) // from here on it has a session
-	jobIDs, _ := b.held(t, uuid.New())
+	executions := b.held(t, uuid.New())
 	b.worker.Beaten(0)
 	b.worker.Turn(t.Context())
-	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"available"}, b.states(t, executions))
 
-	jobIDs, _ = b.held(t, uuid.New())
+	executions = b.held(t, uuid.New())
 	b.exec(t, `ALTER TABLE river.river_job RENAME TO away`)
 	b.worker.Beaten(process.AwayAfter - time.Second)
 	b.worker.Turn(t.Context())
@@ -182,7 +216,7 @@ func TestFailedLookLeavesAProcessSteady(t *testing.T) {
 	b.worker.Turn(t.Context())
 	b.exec(t, `ALTER TABLE river.away RENAME TO river_job`)
 	b.worker.Turn(t.Context())
-	require.Equal(t, []string{"available"}, b.states(t, jobIDs))
+	require.Equal(t, []string{"available"}, b.states(t, executions))
 }
 
 // Nobody looks while nobody dies; each death gives cause for a look at once, and a

@@ -85,27 +85,27 @@ func (s *ownServer) crash(t *testing.T) {
 func TestNoSessionOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	s := setupServer(t)
-	silent := func() []int64 {
-		jobIDs, _ := s.held(t, s.known(t, 6*time.Second))
-		return jobIDs
+	silent := func() []uuid.UUID {
+		executions := s.held(t, s.known(t, 6*time.Second))
+		return executions
 	}
 	time.Sleep(7 * time.Second) // until a process may have been silent for so long and yet heard of since the start
 	for name, away := range map[string]func(*testing.T){"it crashed": s.crash, "it was restarted": s.restart} {
-		jobIDs := silent()
+		executions := silent()
 		away(t)
 		require.NoError(t, s.worker.TakeBack(t.Context(), false))
-		require.Equal(t, []string{"running"}, s.states(t, jobIDs), name)
+		require.Equal(t, []string{"running"}, s.states(t, executions), name)
 		require.NoError(t, s.worker.TakeBack(t.Context(), true))
-		require.Equal(t, []string{"available"}, s.states(t, jobIDs), name)
+		require.Equal(t, []string{"available"}, s.states(t, executions), name)
 	}
 
 	time.Sleep(7 * time.Second)
-	jobIDs, survivor := silent(), process.New(s.pool, s.free)
+	executions, survivor := silent(), process.New(s.pool, s.free)
 	survivor.LoseSession()
 	require.NoError(t, survivor.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"running"}, s.states(t, jobIDs), "another server may have taken over, which has long been up")
+	require.Equal(t, []string{"running"}, s.states(t, executions), "another server may have taken over, which has long been up")
 	require.NoError(t, s.worker.TakeBack(t.Context(), false))
-	require.Equal(t, []string{"available"}, s.states(t, jobIDs), "it was heard of since the start")
+	require.Equal(t, []string{"available"}, s.states(t, executions), "it was heard of since the start")
 }
 
 // Where the server goes and comes back, who lives keeps what is its own, and what the
@@ -129,14 +129,14 @@ func TestDeathIsFoundAfterARestartOfTheServer(t *testing.T) {
 	}
 	living := []*process.Process{start("worker"), start("worker"), start("api")}
 	killed := s.known(t, 0)
-	jobIDs, _ := s.held(t, killed, living[0].ID, living[1].ID, living[2].ID)
+	executions := s.held(t, killed, living[0].ID, living[1].ID, living[2].ID)
 	s.restart(t)
 	restarted := time.Now()
-	require.Eventually(t, func() bool { return s.states(t, jobIDs)[0] == "available" }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.states(t, executions)[0] == "available" }, 30*time.Second, 100*time.Millisecond)
 	require.Less(t, time.Since(restarted), 16*time.Second)
 	require.Greater(t, time.Since(restarted), 8*time.Second, "the living had time to beat again")
 	time.Sleep(2 * time.Second)
-	require.Equal(t, []string{"available", "running", "running", "running"}, s.states(t, jobIDs))
+	require.Equal(t, []string{"available", "running", "running", "running"}, s.states(t, executions))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, []uuid.UUID{killed}, found)

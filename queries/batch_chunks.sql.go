@@ -106,7 +106,7 @@ func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkD
 const batchChunkGet = `-- name: BatchChunkGet :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -124,6 +124,7 @@ type BatchChunkGetRow struct {
 	Token       *uuid.UUID
 	HolderID    *uuid.UUID
 	HolderLives bool
+	IdsFrom     *uuid.UUID
 	ItemIndexes []int32
 	RowNumbers  []int32
 	FileNames   []string
@@ -149,6 +150,7 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 		&i.Token,
 		&i.HolderID,
 		&i.HolderLives,
+		&i.IdsFrom,
 		&i.ItemIndexes,
 		&i.RowNumbers,
 		&i.FileNames,

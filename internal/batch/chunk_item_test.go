@@ -188,6 +188,42 @@ func TestIDsOfItemsAreKept(t *testing.T) {
 	}
 }
 
+// Items whose process died in their calls are cancelled as what the keys of the calls
+// say: when they are retried the calls are repeated under these.
+func TestCancelledItemsKeepTheirIDs(t *testing.T) {
+	t.Parallel()
+	b := oneCall(t, 3)
+	b.live(t)
+	b.hold()
+	b.start(t.Context(), t, b.stages, b.runs)
+	require.Eventually(t, func() bool { return b.target.count() == 3 }, waitMax, tick)
+	b.post(t, "cancel")
+	_, err := b.Pool.Exec(t.Context(), "DELETE FROM processes")
+	require.NoError(t, err)
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	done, err := other.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.NoError(t, err)
+	require.True(t, done)
+	b.release()
+	b.group.Wait()
+	require.Equal(t, [4]int{3, 0, 3, 0}, counts(b.record(t)))
+	require.NoError(t, other.batches.PostProcess(t.Context(), b.tenantID, b.id))
+
+	retry(t, b.caller, b.id.String(), map[string]any{"retryMode": "failed_items"})
+	require.NoError(t, other.batches.RetryItems(t.Context(), b.tenantID, b.id))
+	for _, run := range b.newRuns(t) {
+		_, err := other.batches.RunItems(t.Context(), run)
+		require.NoError(t, err)
+	}
+	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
+	require.Len(t, b.target.keys, 3)
+	for call, keys := range b.target.keys {
+		require.Len(t, keys, 2, call)
+		require.Equal(t, keys[0], keys[1], "%s was repeated under another key", call)
+	}
+	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT created_at) FROM executions"), "when their ids say")
+}
+
 // ending is what a process that is taken for dead says of the first item of a
 // chunk which it holds under the token.
 func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkItemsRecordParams {

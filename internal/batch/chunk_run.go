@@ -200,8 +200,9 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 	return true, nil
 }
 
-// cancelledItems are the items of a chunk, none of which has run, with the given
-// result.
+// cancelledItems are the items of a chunk, of none of which an end is known, with
+// the given result. Calls may have been made for them all the same, which a retry
+// repeats under the same keys: so they keep the ids that they had.
 func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 	items := make([]*ended, len(c.row.Inputs))
 	for i, text := range c.row.Inputs {
@@ -213,9 +214,12 @@ func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 		if err != nil {
 			return nil, err
 		}
+		if c.row.IdsFrom != nil {
+			id = itemID(*c.row.IdsFrom, c.row.ItemIndexes[i]-c.first)
+		}
 		object, _ := input.(map[string]any)
 		now := s.Clock()
-		items[i] = &ended{startedAt: now, borrowerID: borrowerOf(object), Finished: &execution.Finished{
+		items[i] = &ended{startedAt: queries.CreatedAt(id), borrowerID: borrowerOf(object), Finished: &execution.Finished{
 			TenantID: c.tenantID, ID: id, Outcome: engine.CancelledOutcome(), ResultText: result, At: now,
 		}}
 	}

@@ -25,7 +25,9 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/pgtest"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/task"
@@ -284,4 +286,24 @@ func TestItemThatWaitsIsCounted(t *testing.T) {
 	require.Equal(t, "complete", r.Status)
 	require.Equal(t, 2, r.State.Summary.Completed)
 	require.EqualValues(t, 3, calls.Load())
+}
+
+// A stage during which the database was away says so: no number of such attempts gives
+// it up.
+func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	b := newStages(t, 1)
+	onItsOwn := *b.Service
+	onItsOwn.Pool = pgtest.OpenPool(t, b.Pool.Config().ConnString())
+	away := stagesOf(t, &onItsOwn, b.caller, b.tenantID, b.id.String())
+	onItsOwn.Pool.Close()
+	for name, stage := range map[string]func(ctx context.Context, tenantID, batchID uuid.UUID) error{
+		"pre-processing": away.batches.PreProcess, "retry": away.batches.RetryItems, "post-processing": away.batches.PostProcess,
+		"cancellation": func(ctx context.Context, tenantID, batchID uuid.UUID) error {
+			_, err := away.batches.CancelItems(ctx, tenantID, batchID)
+			return err
+		},
+	} {
+		require.ErrorIs(t, stage(t.Context(), b.tenantID, b.id), fault.Unavailable, name)
+	}
 }

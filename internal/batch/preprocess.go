@@ -49,7 +49,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 		return s.process(ctx, tenantID, batchID)
 	}
 	if err != nil {
-		return fmt.Errorf("begin with batch %s: %w", batchID, err)
+		return postgres.Translate(fmt.Errorf("begin with batch %s: %w", batchID, err))
 	}
 	w, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tranche/cmd/tranche/service"
@@ -306,4 +307,22 @@ func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
 	} {
 		require.ErrorIs(t, stage(t.Context(), b.tenantID, b.id), fault.Unavailable, name)
 	}
+}
+
+// Of two processes that read the same batch, the one that the other is ahead of does not
+// take that one's work for done: its own job may be the only one.
+func TestWhoIsOvertakenReadsOn(t *testing.T) {
+	t.Parallel()
+	const items = 20_000
+	b := newStages(t, items)
+	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
+	var group sync.WaitGroup
+	for _, process := range []*stages{b, other} {
+		group.Go(func() {
+			assert.NoError(t, process.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			assert.Equal(t, items, b.count(t, "SELECT items_read FROM execution_batches WHERE status = 'processing'"))
+		})
+	}
+	group.Wait()
+	require.Equal(t, items, b.record(t).State.Summary.Total)
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // errOvertaken says that the batch was paused or cancelled, or that another
-// process is ahead with this stage: there is nothing more to do here.
+// process is ahead with this stage.
 var errOvertaken = errors.New("the stage is not this process' any more")
 
 // openSource opens a source of items. Faults of a file are *itemfile.Error.
@@ -37,10 +37,13 @@ type openSource func() (itemfile.Reader, error)
 // it feeds the first items to the workers. A batch that is past this stage or
 // paused is left alone.
 func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
-	if err := s.preProcess(ctx, tenantID, batchID); !errors.Is(err, errOvertaken) {
-		return err
+	for {
+		// Who is ahead may have been cut off while its commit was on its way, or be one
+		// that was taken for dead and dies: this one goes on after it.
+		if err := s.preProcess(ctx, tenantID, batchID); !errors.Is(err, errOvertaken) {
+			return postgres.Translate(err)
+		}
 	}
-	return nil
 }
 
 func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
@@ -49,7 +52,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 		return s.process(ctx, tenantID, batchID)
 	}
 	if err != nil {
-		return postgres.Translate(fmt.Errorf("begin with batch %s: %w", batchID, err))
+		return fmt.Errorf("begin with batch %s: %w", batchID, err)
 	}
 	w, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
 	if err != nil {

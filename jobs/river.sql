@@ -4,6 +4,7 @@ CREATE TYPE river.river_job_state AS ENUM ('available', 'cancelled', 'completed'
 CREATE TABLE river.river_job (
     id           bigint                NOT NULL,
     state        river.river_job_state NOT NULL,
+    attempted_at timestamptz,
     attempted_by text[],
     scheduled_at timestamptz           NOT NULL,
     kind         text                  NOT NULL,

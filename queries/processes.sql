@@ -47,17 +47,22 @@ DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour';
 -- name: SysJobsOfDeadProcesses :many
 -- Gives back the running jobs of the given processes; where is_unheard says so, also
 -- of those that have not been heard of for the given number of seconds, and of
--- those that nobody knows. It returns the execution of each, or the nil UUID.
+-- those that nobody knows, and those of the asker that it does not work on: the
+-- answer that would have brought them was lost, or what came of them is not told.
+-- It returns the execution of each, or the nil UUID.
 -- Each gets another id: River asks for nothing but the id when a job is said to have
 -- ended, and who was only asleep would end the job of whoever has it by then.
 UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'
-      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY (@process_ids::text[]) OR @is_unheard::boolean AND NOT EXISTS (
-          SELECT 1 FROM processes p
-          WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-            AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
+      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY (@process_ids::text[]) OR @is_unheard::boolean AND CASE
+          WHEN j.attempted_by[array_length(j.attempted_by, 1)] = @asker_id::text
+          THEN j.attempted_at < now() - make_interval(secs => @lost_after_seconds::float8) AND j.id <> ALL (@worked_on::bigint[])
+          ELSE NOT EXISTS (
+              SELECT 1 FROM processes p
+              WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
+                AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) END)
     ORDER BY j.id
     FOR UPDATE SKIP LOCKED
     LIMIT 10000)

@@ -28,10 +28,13 @@ UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now
 WHERE id IN (
     SELECT j.id FROM river.river_job j
     WHERE j.state = 'running'
-      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY ($1::text[]) OR $2::boolean AND NOT EXISTS (
-          SELECT 1 FROM processes p
-          WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
-            AND p.heartbeat_at > now() - make_interval(secs => $3::float8)))
+      AND (j.attempted_by[array_length(j.attempted_by, 1)] = ANY ($1::text[]) OR $2::boolean AND CASE
+          WHEN j.attempted_by[array_length(j.attempted_by, 1)] = $3::text
+          THEN j.attempted_at < now() - make_interval(secs => $4::float8) AND j.id <> ALL ($5::bigint[])
+          ELSE NOT EXISTS (
+              SELECT 1 FROM processes p
+              WHERE p.id::text = j.attempted_by[array_length(j.attempted_by, 1)]
+                AND p.heartbeat_at > now() - make_interval(secs => $6::float8)) END)
     ORDER BY j.id
     FOR UPDATE SKIP LOCKED
     LIMIT 10000)
@@ -41,16 +44,28 @@ RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000
 type SysJobsOfDeadProcessesParams struct {
 	ProcessIds       []string
 	IsUnheard        bool
+	AskerID          string
+	LostAfterSeconds float64
+	WorkedOn         []int64
 	DeadAfterSeconds float64
 }
 
 // Gives back the running jobs of the given processes; where is_unheard says so, also
 // of those that have not been heard of for the given number of seconds, and of
-// those that nobody knows. It returns the execution of each, or the nil UUID.
+// those that nobody knows, and those of the asker that it does not work on: the
+// answer that would have brought them was lost, or what came of them is not told.
+// It returns the execution of each, or the nil UUID.
 // Each gets another id: River asks for nothing but the id when a job is said to have
 // ended, and who was only asleep would end the job of whoever has it by then.
 func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, arg SysJobsOfDeadProcessesParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, sysJobsOfDeadProcesses, arg.ProcessIds, arg.IsUnheard, arg.DeadAfterSeconds)
+	rows, err := db.Query(ctx, sysJobsOfDeadProcesses,
+		arg.ProcessIds,
+		arg.IsUnheard,
+		arg.AskerID,
+		arg.LostAfterSeconds,
+		arg.WorkedOn,
+		arg.DeadAfterSeconds,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ const (
 	lookShare       = 1000
 	lookIntervalMax = time.Hour
 	lookTimeMax     = 8 * time.Second // less than awayAfter: heartbeats wait for it
+	// lostAfter is how long ago a job was given to this process that it does not know
+	// of, or no longer: a steady one begins and ends what it gets within moments.
+	lostAfter = steadyAfter
 )
 
 // Dead says whose hold on work ends.
@@ -54,7 +57,7 @@ func (p *Process) takeBack(ctx context.Context, isSteady bool) error {
 		p.look(ctx, dead, isSteady)
 		return nil
 	}
-	jobs, err := jobsOf(ctx, p.pool, Dead{Unheard: isSteady})
+	jobs, err := p.jobsOf(ctx, p.pool, Dead{Unheard: isSteady})
 	p.tell(ctx, len(jobs), 0)
 	return err
 }
@@ -74,7 +77,7 @@ func (p *Process) look(ctx context.Context, dead []uuid.UUID, isSteady bool) {
 			return err
 		}
 		of := Dead{IDs: ended, Unheard: isSteady}
-		if of.Resumed, err = jobsOf(ctx, tx, of); err != nil {
+		if of.Resumed, err = p.jobsOf(ctx, tx, of); err != nil {
 			return err
 		}
 		jobs = len(of.Resumed)
@@ -98,13 +101,13 @@ func (p *Process) look(ctx context.Context, dead []uuid.UUID, isSteady bool) {
 
 func (p *Process) tell(ctx context.Context, jobs int, executions int64) {
 	if jobs > 0 || executions > 0 {
-		p.log.WarnContext(ctx, "took back what dead processes held", "jobs", jobs, "executions", executions)
+		p.log.WarnContext(ctx, "took back what nobody works on", "jobs", jobs, "executions", executions)
 	}
 }
 
-// jobsOf gives the running jobs of dead processes back and returns the executions
-// that they are about.
-func jobsOf(ctx context.Context, db queries.DBTX, dead Dead) ([]uuid.UUID, error) {
+// jobsOf gives the running jobs of dead processes back, and those of this one that it
+// does not work on, and returns the executions that they are about.
+func (p *Process) jobsOf(ctx context.Context, db queries.DBTX, dead Dead) ([]uuid.UUID, error) {
 	if len(dead.IDs) == 0 && !dead.Unheard {
 		return nil, nil
 	}
@@ -114,5 +117,6 @@ func jobsOf(ctx context.Context, db queries.DBTX, dead Dead) ([]uuid.UUID, error
 	}
 	return queries.New().SysJobsOfDeadProcesses(ctx, db, queries.SysJobsOfDeadProcessesParams{
 		ProcessIds: ids, IsUnheard: dead.Unheard, DeadAfterSeconds: DeadAfter.Seconds(),
+		AskerID: p.ID.String(), WorkedOn: p.working.ids(), LostAfterSeconds: lostAfter.Seconds(),
 	})
 }

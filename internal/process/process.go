@@ -60,6 +60,7 @@ type Process struct {
 	// process was away, every other process may look dead; none is taken for dead
 	// until all had the time to beat again, counted from steadySince.
 	beaten, steadySince time.Time
+	working             working
 	// lookAt is when to look next at what processes left behind, though none is
 	// known to have died since the last time, which was at looked.
 	lookAt, looked time.Time

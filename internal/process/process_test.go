@@ -63,10 +63,17 @@ func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (executions []uuid.UUI
 		execution := uuid.New()
 		job, err := client.Insert(t.Context(), jobs.TaskExecution{ExecutionID: execution}, nil)
 		require.NoError(t, err)
-		b.exec(t, `UPDATE river.river_job SET state = 'running', attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{uuid.NewString(), holder.String()})
+		b.exec(t, `UPDATE river.river_job SET state = 'running', attempted_at = now(), attempted_by = $2 WHERE id = $1`, job.Job.ID, []string{uuid.NewString(), holder.String()})
 		executions = append(executions, execution)
 	}
 	return executions
+}
+
+// job is the id of the job of an execution.
+func (b *bundle) job(t *testing.T, execution uuid.UUID) (id int64) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT id FROM river.river_job WHERE args ->> 'execution_id' = $1`, execution.String()).Scan(&id))
+	return id
 }
 
 // states are those of the jobs of executions.
@@ -124,6 +131,25 @@ func TestJobsOfDeadProcessesAreGivenBack(t *testing.T) {
 	require.NoError(t, b.worker.TakeBack(t.Context(), true))
 	require.Equal(t, []string{"available"}, b.states(t, again), "jobs are given back without a look too")
 	require.Len(t, b.looks, 1, "nothing gives cause for one")
+}
+
+// A process gives back the jobs that are its own by what the database says, and that it
+// does not work on: not those that it works on, nor those that it was given just now.
+func TestLostJobsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, `INSERT INTO processes (id, role) VALUES ($1, 'all')`, b.worker.ID)
+	executions := b.held(t, b.worker.ID, b.worker.ID, b.worker.ID)
+	b.exec(t, `UPDATE river.river_job SET attempted_at = now() - interval '11 seconds' WHERE args ->> 'execution_id' <> $1`, executions[2].String())
+	done := b.worker.WorksOn(b.job(t, executions[1]))
+
+	require.NoError(t, b.worker.TakeBack(t.Context(), false))
+	require.Equal(t, []string{"running", "running", "running"}, b.states(t, executions), "it may just have woken up")
+	require.NoError(t, b.worker.TakeBack(t.Context(), true))
+	require.Equal(t, []string{"available", "running", "running"}, b.states(t, executions))
+	done()
+	require.NoError(t, b.worker.TakeBack(t.Context(), true))
+	require.Equal(t, []string{"available", "available", "running"}, b.states(t, executions), "nobody told what came of it")
 }
 
 // Who was only asleep and wakes when its job is another's does not end it: that one

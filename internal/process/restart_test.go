@@ -130,6 +130,9 @@ func TestDeathIsFoundAfterARestartOfTheServer(t *testing.T) {
 	living := []*process.Process{start("worker"), start("worker"), start("api")}
 	killed := s.known(t, 0)
 	executions := s.held(t, killed, living[0].ID, living[1].ID, living[2].ID)
+	for i, p := range living {
+		defer p.WorksOn(s.job(t, executions[i+1]))()
+	}
 	s.restart(t)
 	restarted := time.Now()
 	require.Eventually(t, func() bool { return s.states(t, executions)[0] == "available" }, 30*time.Second, 100*time.Millisecond)

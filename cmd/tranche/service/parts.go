@@ -148,9 +148,10 @@ func (s *Service) countRequests(next http.Handler) http.Handler {
 	})
 }
 
-// countJob tells the threads of a job.
-func (s *Service) countJob(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
+// countJob tells the threads and the process of a job.
+func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 	defer s.threads.Do(threads.Many)()
+	defer s.process.WorksOn(job.ID)()
 	return work(ctx)
 }
 

@@ -324,12 +324,13 @@ func TestWaitForSignal(t *testing.T) {
 	t.Parallel()
 	plan := (&world{}).plan(t, "start>wait wait>after", `wait wait {"timeoutMs":3600000,"onError":"continue"}`, `after pure {"reads":"{{ tasks.wait.output }}"}`)
 	for name, test := range map[string]struct {
-		early, never bool
-		status       Status
+		early, late, never bool
+		status             Status
 	}{
-		"it comes":     {status: StatusCompleted},
-		"it was there": {early: true, status: StatusCompleted},
-		"never":        {never: true, status: StatusFailed},
+		"it comes":        {status: StatusCompleted},
+		"it was there":    {early: true, status: StatusCompleted},
+		"it is seen late": {late: true, status: StatusCompleted},
+		"never":           {never: true, status: StatusFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,10 +351,11 @@ func TestWaitForSignal(t *testing.T) {
 					require.Nil(t, verdict.Outcome)
 					require.Equal(t, time.Hour, time.Until(verdict.WakeAt))
 					require.Equal(t, StatusWaiting, state.Tasks[0].Status)
-					if test.never {
-						time.Sleep(time.Until(verdict.WakeAt))
-					} else {
+					if !test.never {
 						signals["wait"] = "payload"
+					}
+					if test.never || test.late {
+						time.Sleep(time.Until(verdict.WakeAt))
 					}
 					state = copyOf(t, state)
 					verdict = drive()
@@ -368,6 +370,24 @@ func TestWaitForSignal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Signals are looked for once a second while an execution is driven, and once more when
+// the time of a wait is over.
+func TestSignalInTheLastMoment(t *testing.T) {
+	t.Parallel()
+	plan := (&world{}).plan(t, "", `each each {"items":"[1]","tasks":[{"id":"wait","type":"wait","config":{"timeoutMs":800}}]}`)
+	synctest.Test(t, func(t *testing.T) {
+		begun, state := time.Now(), NewState(plan, "e1")
+		_, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Signals: func(context.Context) (map[string]any, error) {
+			if time.Since(begun) < 500*time.Millisecond {
+				return nil, nil
+			}
+			return map[string]any{"each[0].wait": "payload"}, nil
+		}}, func(context.Context, *State) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, state.Status)
+	})
 }
 
 func TestCallbackAddressesNameTheirWait(t *testing.T) {

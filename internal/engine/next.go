@@ -36,6 +36,9 @@ type Event struct {
 	Count  int
 	Met    bool
 	At     time.Time
+	// Signals are the payloads that have come for waits whose time is over, by path,
+	// where the execution begins or time has passed.
+	Signals map[string]any
 }
 
 // ActionKind says what is to be done.
@@ -108,9 +111,9 @@ func (s *step) late() bool { return !s.at.Before(s.state.Deadline) }
 func (s *step) apply(event *Event) {
 	switch event.Kind {
 	case EventStarted:
-		s.start()
+		s.start(event.Signals)
 	case EventTimer:
-		s.wake()
+		s.wake("", event.Signals)
 	case EventCancelled:
 		s.end(StatusCancelled)
 	case EventAdmitted, EventPassed, EventCompleted, EventFailed, EventItems, EventTested, EventRefused:
@@ -144,7 +147,7 @@ func (s *step) report(event *Event) {
 }
 
 // start begins an execution, or goes on with one whose process died.
-func (s *step) start() {
+func (s *step) start(signals map[string]any) {
 	s.state.Status = StatusRunning
 	if s.state.StartedAt.IsZero() {
 		s.state.StartedAt = s.at
@@ -153,7 +156,7 @@ func (s *step) start() {
 		s.state.Deadline = s.at.Add(s.plan.Timeout)
 	}
 	s.restart()
-	s.wake()
+	s.wake("", signals)
 	s.settleAll()
 }
 
@@ -175,8 +178,10 @@ func (s *step) restart() {
 	}
 }
 
-// wake goes on with what has waited long enough, and ends what has run too long.
-func (s *step) wake() {
+// wake goes on with what has waited long enough, and ends what has run too long. A
+// wait whose signal came has it, however late that is seen: it was taken. prefix is of
+// the paths in the graph.
+func (s *step) wake(prefix string, signals map[string]any) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
 		switch {
@@ -187,12 +192,16 @@ func (s *step) wake() {
 		case t.Status == StatusRunning && t.Nested != nil:
 			for _, index := range t.Nested.Open {
 				inner := s.inside(i, t.Nested.frame(index))
-				inner.wake()
+				inner.wake(prefix+runName(s.graph.Tasks[i], index), signals)
 			}
 		case t.Status != StatusWaiting || t.WakeAt.After(s.at) || t.WakeAt.IsZero():
 		case s.graph.Tasks[i].Wait != nil:
 			t.WakeAt = time.Time{}
-			s.fail(i, &workflow.TaskError{Code: codeSignal, Message: "no signal came in time"})
+			if payload, came := signals[prefix+s.graph.Tasks[i].ID]; came {
+				s.complete(i, workflow.Result{Output: payload})
+			} else {
+				s.fail(i, &workflow.TaskError{Code: codeSignal, Message: "no signal came in time"})
+			}
 		case s.graph.Tasks[i].Nest != nil:
 			t.Status, t.WakeAt = StatusRunning, time.Time{}
 			s.begins(i)

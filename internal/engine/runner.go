@@ -97,6 +97,9 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			}
 			event = Event{Kind: EventCancelled, At: r.now()}
 		}
+		if err := d.heed(ctx, &event); err != nil {
+			return Verdict{}, err
+		}
 		d.bound(&event)
 		actions := next(run.Plan, run.State, &event, &d.buffer)
 		if run.State.Ended() {

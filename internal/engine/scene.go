@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"tranche/internal/expression"
@@ -245,4 +246,18 @@ func (d *drive) signal(ctx context.Context, wait Action) (Event, bool, error) {
 		}
 	}
 	return Event{}, false, nil
+}
+
+// heed gives an event by which the time of a wait is over the signals that have come.
+func (d *drive) heed(ctx context.Context, event *Event) (err error) {
+	if event.Kind != EventStarted && event.Kind != EventTimer || d.run.Signals == nil || !d.run.Plan.Waits() {
+		return nil
+	}
+	isOver := func(w Waiting) bool {
+		return w.Status == StatusWaiting && !w.WakeAt.IsZero() && !w.WakeAt.After(event.At)
+	}
+	if slices.ContainsFunc(Waits(d.run.Plan, d.run.State), isOver) {
+		event.Signals, err = d.run.Signals(ctx)
+	}
+	return err
 }

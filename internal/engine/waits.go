@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"tranche/internal/workflow"
 )
@@ -16,6 +17,7 @@ type Waiting struct {
 	Path     string // each[3].approve
 	TaskID   string
 	Status   Status
+	WakeAt   time.Time // when its time is over; zero if only the workflow's is
 	Wait     *workflow.Wait
 }
 
@@ -32,7 +34,7 @@ func (s *step) waits(prefix string, found *[]Waiting) {
 	for i, task := range s.graph.Tasks {
 		t := &s.tasks[i]
 		if task.Wait != nil {
-			*found = append(*found, Waiting{s.in, i, prefix + task.ID, task.ID, t.Status, task.Wait})
+			*found = append(*found, Waiting{s.in, i, prefix + task.ID, task.ID, t.Status, t.WakeAt, task.Wait})
 		}
 		if t.Nested == nil {
 			continue

@@ -54,6 +54,14 @@ func (b *bundle) known(t *testing.T, silent time.Duration) uuid.UUID {
 	return id
 }
 
+// killed inserts a process whose session has ended since it was last heard of, on a
+// server that was up by then.
+func (b *bundle) killed(t *testing.T) uuid.UUID {
+	t.Helper()
+	b.exec(t, `SELECT pg_sleep_until(GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) + interval '7 seconds')`)
+	return b.known(t, 6*time.Second)
+}
+
 // held inserts a running job of each process and returns the executions they are about.
 func (b *bundle) held(t *testing.T, holders ...uuid.UUID) (executions []uuid.UUID) {
 	t.Helper()
@@ -191,7 +199,7 @@ func TestEndOfSessionTellsDeath(t *testing.T) {
 	p, err := process.Start(t.Context(), b.pool, "api", false, b.free, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
-	killed, late := b.known(t, 6*time.Second), b.known(t, time.Second)
+	killed, late := b.killed(t), b.known(t, time.Second)
 	b.exec(t, `UPDATE processes SET heartbeat_at = now() - interval '10 seconds' WHERE id = $1`, p.ID)
 	executions := b.held(t, p.ID, killed, late)
 
@@ -208,7 +216,7 @@ func TestEndOfSessionTellsDeath(t *testing.T) {
 func TestDeathIsFoundAgainWhereTheLookFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	killed := b.known(t, 6*time.Second)
+	killed := b.killed(t)
 	executions := b.held(t, killed)
 	b.refusal = errors.New("the database is away")
 	require.NoError(t, b.worker.TakeBack(t.Context(), false))

@@ -1,6 +1,12 @@
 package process
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
+
+// toldAfter is how long after the end of a job the database knows of it, at most.
+const toldAfter = lostAfter / 2
 
 // working are the jobs that this process works on, by id, and how often each. The
 // database may have more: River takes jobs by one statement, and if the connection
@@ -12,7 +18,7 @@ type working struct {
 
 // WorksOn says that this process works on a job until done is called.
 func (p *Process) WorksOn(jobID int64) (done func()) {
-	w := &p.working
+	w, began := &p.working, time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.jobs == nil {
@@ -20,11 +26,19 @@ func (p *Process) WorksOn(jobID int64) (done func()) {
 	}
 	w.jobs[jobID]++
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.jobs[jobID]--; w.jobs[jobID] == 0 {
-			delete(w.jobs, jobID)
+		if time.Since(began) < lostAfter-toldAfter { // it is not missed before its end is told
+			w.forget(jobID)
+			return
 		}
+		time.AfterFunc(toldAfter, func() { w.forget(jobID) })
+	}
+}
+
+func (w *working) forget(jobID int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[jobID]--; w.jobs[jobID] == 0 {
+		delete(w.jobs, jobID)
 	}
 }
 

@@ -261,6 +261,7 @@ func TestServeRefuses(t *testing.T) {
 		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server is a number from 1 to 65535"},
 		"no SMTP server":     {e.with("TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL is not"},
 		"folder in a file":   {e.with("TRANCHE_MAIL_DIR=" + filepath.Join(keyFile, "mail")), "TRANCHE_MAIL_DIR: the mailbox folder cannot be written to"},
+		"no address of SMS":  {e.with("TRANCHE_SMS_BODY={{to}} {{text}}"), "TRANCHE_SMS_URL and what goes with it: there is no address of a provider"},
 		"no body of SMS":     {e.with("TRANCHE_SMS_URL=https://x.example"), "TRANCHE_SMS_BODY is required"},
 	} {
 		env := c.env

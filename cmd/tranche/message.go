@@ -62,7 +62,7 @@ func (f *messageFlags) senders() (message.Senders, error) {
 		flags   *gatewayFlags
 		prefix  string
 	}{{message.SMS, &f.SMS, "TRANCHE_SMS_"}, {message.WhatsApp, &f.WhatsApp, "TRANCHE_WHATSAPP_"}} {
-		if way.flags.URL == "" {
+		if *way.flags == (gatewayFlags{ContentType: way.flags.ContentType}) { // which has a default
 			continue
 		}
 		if senders[way.channel], err = way.flags.gateway(way.prefix); err != nil {
@@ -73,7 +73,10 @@ func (f *messageFlags) senders() (message.Senders, error) {
 }
 
 func (f *gatewayFlags) gateway(prefix string) (message.Sender, error) {
-	if f.Body == "" {
+	switch {
+	case f.URL == "":
+		return nil, errors.New("there is no address of a provider")
+	case f.Body == "":
 		return nil, fmt.Errorf("%sBODY is required", prefix)
 	}
 	header, err := secret(f.Header, f.HeaderFile, prefix+"HEADER")

@@ -32,6 +32,11 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, `^tranche (v\S+|\(devel\)) go1\.\S+ \S+/\S+\n$`, environment{}.ok(t, "version"))
+}
+
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

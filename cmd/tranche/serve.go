@@ -135,7 +135,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 	if baseURL == "" {
 		baseURL = localURL(listener)
 	}
-	log.InfoContext(ctx, "serving", "role", string(c.Role), "baseUrl", baseURL, "ownDatabase", db.server != nil)
+	log.InfoContext(ctx, "serving", "version", version(), "role", string(c.Role), "baseUrl", baseURL, "ownDatabase", db.server != nil)
 	if len(c.exceptions) > 0 {
 		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
 	}

@@ -228,6 +228,12 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 -- name: SysExecutionPartitionsProvide :exec
 SELECT execution_partitions_provide(@months_ahead);
 
+-- name: SysExecutionPartitionsBegin :exec
+-- Where there is none of this month. Otherwise it waits for nobody: to make a
+-- partition takes a lock that a dump of the database, for instance, holds up.
+SELECT execution_partitions_provide(@months_ahead)
+WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM')) IS NULL;
+
 -- name: ExecutionExists :one
 SELECT EXISTS (SELECT 1 FROM executions WHERE tenant_id = @tenant_id AND id = @id);
 

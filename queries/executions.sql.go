@@ -1013,6 +1013,18 @@ func (q *Queries) SysExecutionListLost(ctx context.Context, db DBTX, arg SysExec
 	return items, nil
 }
 
+const sysExecutionPartitionsBegin = `-- name: SysExecutionPartitionsBegin :exec
+SELECT execution_partitions_provide($1)
+WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM')) IS NULL
+`
+
+// Where there is none of this month. Otherwise it waits for nobody: to make a
+// partition takes a lock that a dump of the database, for instance, holds up.
+func (q *Queries) SysExecutionPartitionsBegin(ctx context.Context, db DBTX, monthsAhead int32) error {
+	_, err := db.Exec(ctx, sysExecutionPartitionsBegin, monthsAhead)
+	return err
+}
+
 const sysExecutionPartitionsDrop = `-- name: SysExecutionPartitionsDrop :many
 SELECT execution_partitions_drop($1)::text AS month
 `

@@ -148,3 +148,30 @@ func TestPartitionsAreThereFromTheStart(t *testing.T) {
 	require.NoError(t, owner.QueryRow(t.Context(), "SELECT count(*) FROM ops.partitions()").Scan(&partitions))
 	require.Equal(t, 2*4, partitions, "this month's and three more, of executions and of their payloads")
 }
+
+// Partitions of later months wait for a dump of the database; a start does not.
+func TestStartDoesNotWaitForPartitionsOfLaterMonths(t *testing.T) {
+	t.Parallel()
+	keys, err := seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	url := pgtest.URL(t)
+	owner := pgtest.OpenPool(t, url)
+	_, err = owner.Exec(t.Context(), `DO $$ BEGIN
+		PERFORM execution_partitions_provide(3); -- the test's database may have been made in another month
+		EXECUTE 'DROP TABLE executions_' || to_char(now() AT TIME ZONE 'UTC' + interval '3 months', 'YYYYMM'); END $$`)
+	require.NoError(t, err)
+	dump, err := owner.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = dump.Rollback(context.Background()) }()
+	_, err = dump.Exec(t.Context(), "LOCK executions IN ACCESS SHARE MODE")
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := New(ctx, Config{
+		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
+		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Stop(context.Background()))
+}

@@ -140,7 +140,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	}
 	// Where no process has worked for so many months there is none of this month, and
 	// maintenance makes it only a while after the first requests.
-	if err := queries.New().SysExecutionPartitionsProvide(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
+	if err := queries.New().SysExecutionPartitionsBegin(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
 		return nil, fmt.Errorf("make the partitions of the coming months: %w", postgres.Translate(err))
 	}
 	if config.ThreadsMax > 0 {

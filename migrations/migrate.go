@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -188,6 +189,10 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
+	missing, err := missing(ctx, pool)
+	if err != nil {
+		return err
+	}
 	haveRiver, err := version(ctx, pool, "SELECT coalesce(max(version), 0) FROM river.river_migration WHERE line = 'main'")
 	if err != nil {
 		return err
@@ -198,15 +203,27 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w of this program (%s): run the newer tranche that migrated it", ErrAhead, versions)
 	case haveGoose < wantGoose || haveRiver < wantRiver:
 		return fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, versions)
+	case missing > 0: // one that was written beside a later one
+		return fmt.Errorf("%w (%s, %d passed over): run `tranche migrate`", ErrBehind, versions, missing)
 	default:
 		return nil
 	}
 }
 
+// missing counts our own migrations that the database lacks; 0 when it has none yet.
+func missing(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
+	own, err := numbers()
+	if err != nil {
+		return 0, err
+	}
+	return version(ctx, pool, `SELECT count(*) FROM unnest($1::bigint[]) AS number
+		WHERE NOT EXISTS (SELECT FROM goose_db_version WHERE version_id = number AND is_applied)`, own)
+}
+
 // version reads a migration table; 0 when there is none yet.
-func version(ctx context.Context, pool *pgxpool.Pool, query string) (int64, error) {
+func version(ctx context.Context, pool *pgxpool.Pool, query string, args ...any) (int64, error) {
 	var at int64
-	err := pool.QueryRow(ctx, query).Scan(&at)
+	err := pool.QueryRow(ctx, query, args...).Scan(&at)
 	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) {
 		switch refused.Code {
 		case "42P01", "3F000": // no such table, schema
@@ -223,17 +240,11 @@ func version(ctx context.Context, pool *pgxpool.Pool, query string) (int64, erro
 
 // Versions are the newest migrations of this program, our own and River's.
 func Versions() (own, river int64, err error) {
-	names, err := fs.Glob(files, "*.sql")
+	all, err := numbers()
 	if err != nil {
-		return 0, 0, fmt.Errorf("migrations: %w", err)
+		return 0, 0, err
 	}
-	for _, name := range names {
-		number, err := goose.NumericComponent(name)
-		if err != nil {
-			return 0, 0, fmt.Errorf("migrations: %w", err)
-		}
-		own = max(own, number)
-	}
+	own = slices.Max(all)
 	migrator, err := newMigrator(nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("migrations of River: %w", err)
@@ -242,6 +253,21 @@ func Versions() (own, river int64, err error) {
 		river = max(river, int64(migration.Version))
 	}
 	return own, river, nil
+}
+
+// numbers are those of our own migrations.
+func numbers() ([]int64, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	all := make([]int64, len(names))
+	for i, name := range names {
+		if all[i], err = goose.NumericComponent(name); err != nil {
+			return nil, fmt.Errorf("migrations: %w", err)
+		}
+	}
+	return all, nil
 }
 
 // Fingerprint changes whenever a migrated database would: it names the template

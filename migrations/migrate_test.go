@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,22 +61,32 @@ func TestBehindAfterAnInterruptedMigration(t *testing.T) {
 	require.NoError(t, migrations.Behind(t.Context(), pool))
 }
 
+// A program that has a migration without one before it, which was written meanwhile,
+// leaves the database to the next.
 func TestUpAppliesWhatWasPassedOver(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
-	require.NoError(t, migrations.Up(t.Context(), pool))
-	provider, err := migrations.NewProvider(pool)
+	newest, _, err := migrations.Versions()
 	require.NoError(t, err)
-	_, err = provider.DownTo(t.Context(), 25)
-	require.NoError(t, err)
-	_, err = provider.ApplyVersion(t.Context(), 22, false) // now as a program left it that had 25 before there was a 22
-	require.NoError(t, err)
+	for _, newestApplied := range []int64{25, newest} {
+		t.Run(fmt.Sprint(newestApplied), func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+			require.NoError(t, migrations.Up(t.Context(), pool))
+			provider, err := migrations.NewProvider(pool)
+			require.NoError(t, err)
+			_, err = provider.DownTo(t.Context(), newestApplied)
+			require.NoError(t, err)
+			_, err = provider.ApplyVersion(t.Context(), 22, false)
+			require.NoError(t, err)
 
-	require.NoError(t, migrations.Up(t.Context(), pool))
-	require.NoError(t, migrations.Behind(t.Context(), pool))
-	pending, err := provider.HasPending(t.Context())
-	require.NoError(t, err)
-	require.False(t, pending)
+			require.ErrorIs(t, migrations.Behind(t.Context(), pool), migrations.ErrBehind)
+			require.NoError(t, migrations.Up(t.Context(), pool))
+			require.NoError(t, migrations.Behind(t.Context(), pool))
+			pending, err := provider.HasPending(t.Context())
+			require.NoError(t, err)
+			require.False(t, pending)
+		})
+	}
 }
 
 // TestUpBesideAnOlderProcess has a transaction of an older process lock tables in

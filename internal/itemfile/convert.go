@@ -61,7 +61,7 @@ type propertySearch struct {
 	schemasLeft int
 }
 
-// at reports also whether the node says anything of the property. Its own words go
+// at reports also whether the node says of which types the property is. Its own words go
 // before those of allOf, and these before anyOf and oneOf.
 func (s *propertySearch) at(node map[string]any, path []string) (found property, says bool) {
 	if s.schemasLeft == 0 {
@@ -75,8 +75,8 @@ func (s *propertySearch) at(node map[string]any, path []string) (found property,
 		return property{types: typesOf(node), format: format}, true
 	case len(path) > 0:
 		if inner := memberOf(node, path[0]); inner != nil {
-			if found, says = s.at(inner, path[1:]); says {
-				return found, true
+			if found, says = s.at(inner, path[1:]); says || found.format != "" {
+				return found, says
 			}
 		}
 		if isTyped && !typesOf(node).has(typeObject) {
@@ -85,10 +85,16 @@ func (s *propertySearch) at(node map[string]any, path []string) (found property,
 	}
 	for _, part := range schemasIn(node["allOf"]) {
 		if found, says = s.at(part, path); says {
-			return found, true
+			break
 		}
 	}
-	return s.anyOf(append(schemasIn(node["anyOf"]), schemasIn(node["oneOf"])...), path)
+	if !says {
+		found, says = s.anyOf(append(schemasIn(node["anyOf"]), schemasIn(node["oneOf"])...), path)
+	}
+	if format, ok := node["format"].(string); ok && len(path) == 0 && found.format == "" {
+		found.format = format // of a property without types, or with those of its parts
+	}
+	return found, says
 }
 
 // memberOf returns the schema that a schema of objects has for a member, or nil.

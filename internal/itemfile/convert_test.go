@@ -17,6 +17,7 @@ func TestPropertyAt(t *testing.T) {
 		"amount": {"anyOf": [{"$ref": "#/$defs/c~1d"}, {"type": "null"}]}, "due": {"oneOf": [{"type": "null"}, {"type": "string", "format": "date-time"}]},
 		"positive": {"allOf": [{"minimum": 0}, {"type": "number"}]}, "free": {"anyOf": [{"type": "number"}, {}]},
 		"address": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/address"}]}, "circle": {"anyOf": [{"$ref": "#/properties/circle"}, {"$ref": "#/properties/circle"}]},
+		"seen": {"format": "date-time"}, "sent": {"format": "date", "anyOf": [{"type": "string"}, {"type": "null"}]},
 		"scores": {"additionalProperties": {"type": "number"}, "properties": {"by": {"type": "string"}}}},
 		"allOf": [{"properties": {"later": {"type": "boolean"}, "a": {"type": "array"}}}],
 		"oneOf": [{"properties": {"rate": {"type": "number"}}}, {"properties": {"fee": {"type": "number"}}}],
@@ -26,6 +27,7 @@ func TestPropertyAt(t *testing.T) {
 		"o.p": {types: typeObject}, "o.p.q": {},
 		"amount": {types: typeNumber}, "due": {types: typeString, format: "date-time"}, "positive": {types: typeNumber}, "free": {types: typeNumber | typeString},
 		"address": {types: typeObject}, "address.number": {types: typeNumber}, "address.zip": {types: typeString}, "circle": {},
+		"seen": {format: "date-time"}, "sent": {types: typeString, format: "date"},
 		"scores.x": {types: typeNumber}, "scores.by": {types: typeString},
 		"later": {types: typeBoolean}, "rate": {types: typeNumber | typeString},
 	} {

@@ -197,6 +197,51 @@ func TestOAuth2TokensAreAskedForTogether(t *testing.T) {
 	require.ErrorContains(t, <-waiting, "503")
 }
 
+// A failure that is due to how a task asks is not that of tasks that ask otherwise.
+func TestOAuth2TokensAreAskedForByEachInItsWay(t *testing.T) {
+	t.Parallel()
+	asked, over := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/token" {
+			return
+		}
+		if calls.Add(1) == 1 {
+			close(asked)
+			<-over
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, `{"access_token":"token","expires_in":0}`) // is not kept
+	})
+	defer close(over)
+	types := s.secretTypes(t)
+	begin := func(more, auth string) <-chan error {
+		p, details := compile(t, types, "http-request", strings.ReplaceAll(
+			`{"url":"URL/"`+more+`,"auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL/token","clientId":"c"`+auth+`}}`, "URL", s.URL))
+		require.Empty(t, details)
+		call, ended := callWith(t, `{}`), make(chan error, 1)
+		go func() {
+			_, err := p.Run(t.Context(), call)
+			ended <- err
+		}()
+		return ended
+	}
+	const inBody = `,"clientAuth":"body"`
+	begin("", inBody)
+	<-asked
+	for name, ended := range map[string]<-chan error{
+		"who authenticates otherwise": begin("", ""), "who waits for less": begin(`,"timeoutMs":30000`, inBody), "who tries less": begin(`,"method":"POST"`, inBody),
+	} {
+		select {
+		case err := <-ended:
+			require.NoError(t, err, name)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "one waits for who asks otherwise", name)
+		}
+	}
+}
+
 func TestOAuth2WithoutAToken(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{`{}`, `x`, `{"access_token":""}`, `{"access_token":"a","token_type":"mac"}`} {

@@ -103,8 +103,10 @@ func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Sec
 	if !secret.Bound(r.auth.grant.address) {
 		return "", failure(codeSecret, "secret %s must not be sent to the host of tokenUrl", r.auth.secret)
 	}
-	// It is asked for to its end, whoever of those who wait for it leaves.
-	asked := r.tokens.asking.DoChan(fmt.Sprintf("%#v", key), func() (token any, err error) {
+	// It is asked for to its end, whoever of those who wait for it leaves. Together
+	// wait those who would ask, and take a failure, in the same way.
+	together := fmt.Sprintf("%#v %t %s %t", key, r.auth.grant.inBody, r.timeout, r.repeatable())
+	asked := r.tokens.asking.DoChan(together, func() (token any, err error) {
 		err = fault.Safely(func() (err error) {
 			token, err = r.newToken(context.WithoutCancel(ctx), key, call, secret.Value)
 			return err

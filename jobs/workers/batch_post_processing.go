@@ -17,7 +17,7 @@ type batchPostProcessing struct {
 
 // Work writes the output package of a batch, from the start after a crash.
 func (w *batchPostProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPostProcessing]) error {
-	return w.stages.work(job.Args.TenantID, func() error { return w.work(ctx, job) })
+	return w.stages.work(ctx, job.Args.TenantID, func() error { return w.work(ctx, job) })
 }
 
 func (w *batchPostProcessing) work(ctx context.Context, job *river.Job[jobs.BatchPostProcessing]) error {

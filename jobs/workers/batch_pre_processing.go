@@ -17,7 +17,7 @@ type batchPreProcessing struct {
 
 // Work records the items of a batch, going on where a crash left off.
 func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	return w.stages.work(job.Args.TenantID, func() error { return w.work(ctx, job) })
+	return w.stages.work(ctx, job.Args.TenantID, func() error { return w.work(ctx, job) })
 }
 
 func (w *batchPreProcessing) work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {

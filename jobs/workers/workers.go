@@ -5,6 +5,8 @@
 package workers
 
 import (
+	"log/slog"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
@@ -22,6 +24,7 @@ type Parts struct {
 	// RetentionMonths is for how many whole months executions are kept; 0 keeps
 	// them for ever.
 	RetentionMonths int
+	Log             *slog.Logger
 }
 
 // New registers the worker of every kind. All kinds are registered in every
@@ -32,7 +35,7 @@ func New(p Parts) *river.Workers {
 	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
 	river.AddWorker(workers, executions)
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
-	ofBatches := &stages{}
+	ofBatches := &stages{log: p.Log}
 	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches, stages: ofBatches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
 	river.AddWorker(workers, &batchItemRetry{batches: p.Batches, stages: ofBatches})

@@ -90,7 +90,7 @@ func (s *Service) assemble() error {
 			ProcessID: s.process.ID, Logger: riverLog,
 			Workers: workers.New(workers.Parts{
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
-				RetentionMonths: s.config.RetentionMonths,
+				RetentionMonths: s.config.RetentionMonths, Log: s.config.Log,
 			}),
 			Middleware: append(workers.Middleware(), river.WorkerMiddlewareFunc(s.countJob)),
 		})

@@ -189,7 +189,7 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	missing, err := missing(ctx, pool)
+	passedOver, err := missing(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -203,8 +203,8 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w of this program (%s): run the newer tranche that migrated it", ErrAhead, versions)
 	case haveGoose < wantGoose || haveRiver < wantRiver:
 		return fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, versions)
-	case missing > 0: // one that was written beside a later one
-		return fmt.Errorf("%w (%s, %d passed over): run `tranche migrate`", ErrBehind, versions, missing)
+	case passedOver > 0: // one that was written beside a later one
+		return fmt.Errorf("%w (%s, %d passed over): run `tranche migrate`", ErrBehind, versions, passedOver)
 	default:
 		return nil
 	}

@@ -190,14 +190,14 @@ SELECT id FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
 ORDER BY item_index LIMIT @items_max;
 
--- name: BatchItemsCountKept :one
--- Fewer than the batch had items: the retention has dropped some.
-SELECT count(*)::integer FROM executions WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid;
-
--- name: BatchItemsCountToRetry :one
-SELECT count(*)::integer FROM executions
-WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid
-  AND (@failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed);
+-- name: BatchItemsCount :one
+-- How many items are kept, fewer than the batch had where the retention has dropped
+-- some, and how many of them are to be retried.
+SELECT count(*)::integer AS kept, count(*) FILTER (
+    WHERE @failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed
+)::integer AS to_retry
+FROM executions
+WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid;
 
 -- name: BatchItemsSizeToRetry :many
 -- Which items are to be retried from an index on, in their order, and how large

@@ -309,46 +309,38 @@ func (q *Queries) BatchItemsCheckpoint(ctx context.Context, db DBTX, arg BatchIt
 	return items, nil
 }
 
-const batchItemsCountKept = `-- name: BatchItemsCountKept :one
-SELECT count(*)::integer FROM executions WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid
+const batchItemsCount = `-- name: BatchItemsCount :one
+SELECT count(*)::integer AS kept, count(*) FILTER (
+    WHERE $1::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $2::boolean AND status = 'completed' AND source_failed
+)::integer AS to_retry
+FROM executions
+WHERE tenant_id IS NOT DISTINCT FROM $3::uuid AND batch_id = $4::uuid
 `
 
-type BatchItemsCountKeptParams struct {
-	TenantID uuid.UUID
-	BatchID  uuid.UUID
-}
-
-// Fewer than the batch had items: the retention has dropped some.
-func (q *Queries) BatchItemsCountKept(ctx context.Context, db DBTX, arg BatchItemsCountKeptParams) (int32, error) {
-	row := db.QueryRow(ctx, batchItemsCountKept, arg.TenantID, arg.BatchID)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const batchItemsCountToRetry = `-- name: BatchItemsCountToRetry :one
-SELECT count(*)::integer FROM executions
-WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid
-  AND ($3::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $4::boolean AND status = 'completed' AND source_failed)
-`
-
-type BatchItemsCountToRetryParams struct {
-	TenantID     uuid.UUID
-	BatchID      uuid.UUID
+type BatchItemsCountParams struct {
 	Failed       bool
 	SourceFailed bool
+	TenantID     uuid.UUID
+	BatchID      uuid.UUID
 }
 
-func (q *Queries) BatchItemsCountToRetry(ctx context.Context, db DBTX, arg BatchItemsCountToRetryParams) (int32, error) {
-	row := db.QueryRow(ctx, batchItemsCountToRetry,
-		arg.TenantID,
-		arg.BatchID,
+type BatchItemsCountRow struct {
+	Kept    int32
+	ToRetry int32
+}
+
+// How many items are kept, fewer than the batch had where the retention has dropped
+// some, and how many of them are to be retried.
+func (q *Queries) BatchItemsCount(ctx context.Context, db DBTX, arg BatchItemsCountParams) (BatchItemsCountRow, error) {
+	row := db.QueryRow(ctx, batchItemsCount,
 		arg.Failed,
 		arg.SourceFailed,
+		arg.TenantID,
+		arg.BatchID,
 	)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i BatchItemsCountRow
+	err := row.Scan(&i.Kept, &i.ToRetry)
+	return i, err
 }
 
 const batchItemsDelete = `-- name: BatchItemsDelete :exec

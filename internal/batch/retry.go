@@ -102,11 +102,6 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	if !slices.Contains(r.Mode.from(), Status(row.Status)) {
 		return nil, fault.New(fault.Conflict, "a batch of status %s can not be retried by mode %s", row.Status, r.Mode)
 	}
-	if r.Mode != RetryPreProcessing {
-		if err := s.checkKept(ctx, tx, r, row.ItemsTotal); err != nil {
-			return nil, err
-		}
-	}
 	retried := &Retried{Attempt: int(row.Attempt) + 1, Status: StatusProcessing}
 	var job river.JobArgs = jobs.BatchItemRetry{TenantID: r.TenantID, BatchID: r.ID}
 	params := queries.BatchRetryParams{TenantID: r.TenantID, ID: r.ID}
@@ -116,9 +111,10 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		err = s.startOver(ctx, tx, r)
 	case RetryPostProcessing:
 		retried.Status, job = StatusPostProcessing, jobs.BatchPostProcessing{TenantID: r.TenantID, BatchID: r.ID}
+		_, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	default:
 		params.RetryMode, params.IsUncancelled = optional(string(r.Mode)), true
-		retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r)
+		retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	}
 	if err != nil {
 		return nil, err
@@ -162,30 +158,22 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 	return nil
 }
 
-// checkKept refuses a batch whose items are not all there any more: its output
-// would tell of some and count all.
-func (s *Service) checkKept(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) error {
-	kept, err := s.q.BatchItemsCountKept(ctx, tx, queries.BatchItemsCountKeptParams{TenantID: r.TenantID, BatchID: r.ID})
-	if err != nil {
-		return fmt.Errorf("count the items of batch %s: %w", r.ID, err)
-	}
-	if kept < items {
-		return fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
-	}
-	return nil
-}
-
-func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest) (int, error) {
-	n, err := s.q.BatchItemsCountToRetry(ctx, tx, queries.BatchItemsCountToRetryParams{
+// countToRetry counts the items that the mode runs again. It refuses a batch whose
+// items, so many, are not all there any more: its output would tell of some and count all.
+func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) (int, error) {
+	n, err := s.q.BatchItemsCount(ctx, tx, queries.BatchItemsCountParams{
 		TenantID: r.TenantID, BatchID: r.ID, Failed: r.Mode.failed(), SourceFailed: r.Mode.sourceFailed(),
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, fmt.Errorf("count the items of batch %s to retry: %w", r.ID, err)
-	}
-	if n == 0 {
+	case n.Kept < items:
+		return 0, fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
+	case n.ToRetry == 0 && r.Mode != RetryPostProcessing:
 		return 0, fault.New(fault.Conflict, "no item of the batch matches the mode %s", r.Mode)
+	default:
+		return int(n.ToRetry), nil
 	}
-	return int(n), nil
 }
 
 // RetryItems makes the items of a retry ready in chunks, each with its progress,

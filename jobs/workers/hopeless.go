@@ -11,8 +11,8 @@ import (
 )
 
 // stageAttemptsMax is after how many attempts that failed for another reason
-// than the database's being away the stage of a batch is given up. Of those reasons
-// its job has no errors (stages.work).
+// than the database's being away the stage of a batch is given up: an outage
+// leaves its job without an error (stages.work).
 const stageAttemptsMax = 5
 
 // isHopeless reports whether the stage whose attempt ended with err is to be

@@ -23,8 +23,7 @@ type evidenceCommands struct {
 type evidenceVerifyCommand struct {
 	Tenant string `name:"tenant" env:"TRANCHE_EVIDENCE_TENANT" placeholder:"SLUG" help:"Only this tenant's chain; every tenant's where nothing is said."`
 	outputFlags
-	databaseFlags
-	keyFlags
+	sealedFlags
 }
 
 // Help is the long form of the command's help.
@@ -50,14 +49,7 @@ type chainOutput struct {
 
 // Run verifies.
 func (c *evidenceVerifyCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
-		keys, err := c.keyFlags.open(db)
-		if err != nil {
-			return err
-		}
-		if err := db.prepare(ctx, pool); err != nil {
-			return err
-		}
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, keys *seal.Keyring) error {
 		return c.verify(ctx, out, pool, keys)
 	})
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/seal"
 )
@@ -62,4 +66,24 @@ func readOrMakeKey(path string) (string, error) {
 	}
 	text, err = os.ReadFile(path)
 	return string(text), err
+}
+
+// sealedFlags lead to a database and to the master key of what is sealed in it.
+type sealedFlags struct {
+	databaseFlags
+	keyFlags
+}
+
+// withMaster does something with both.
+func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Logger, do func(*pgxpool.Pool, *seal.Keyring) error) error {
+	return f.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
+		master, err := f.keyFlags.open(db)
+		if err != nil {
+			return err
+		}
+		if err := db.prepare(ctx, pool); err != nil {
+			return err
+		}
+		return do(pool, master)
+	})
 }

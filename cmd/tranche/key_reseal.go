@@ -21,8 +21,7 @@ import (
 // keyResealCommand seals what is kept under the first master key.
 type keyResealCommand struct {
 	outputFlags
-	databaseFlags
-	keyFlags
+	sealedFlags
 }
 
 // Help is the long form of the command's help.
@@ -40,16 +39,9 @@ type resealed struct {
 
 // Run seals what is kept anew.
 func (c *keyResealCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
-		master, err := c.keyFlags.open(db)
-		if err != nil {
-			return err
-		}
-		if err := db.prepare(ctx, pool); err != nil {
-			return err
-		}
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *seal.Keyring) error {
 		var done resealed
-		err = postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
 			done, err = resealTx(ctx, tx, master)
 			return err
 		})

@@ -24,8 +24,7 @@ type keyCommands struct {
 type keyRotateCommand struct {
 	Withdraw bool `name:"withdraw" env:"TRANCHE_KEY_WITHDRAW" help:"Remove the other keys at once, for one that somebody may have stolen: every access token ends within 5 seconds."`
 	outputFlags
-	databaseFlags
-	keyFlags
+	sealedFlags
 }
 
 // Help is the long form of the command's help.
@@ -36,14 +35,7 @@ func (*keyRotateCommand) Help() string {
 
 // Run makes the key.
 func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
-		master, err := c.keyFlags.open(db)
-		if err != nil {
-			return err
-		}
-		if err := db.prepare(ctx, pool); err != nil {
-			return err
-		}
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *seal.Keyring) error {
 		return c.rotate(ctx, out, pool, master)
 	})
 }

@@ -73,11 +73,8 @@ func (d *drive) inline(actions []Action) bool {
 	case ActionCheck, ActionItems, ActionTest:
 		return true
 	case ActionRun:
-		if len(first.In) == 0 {
-			return !d.root.graph.Tasks[first.Task].Program.Effect()
-		}
 		return !d.graph(first.In).Tasks[first.Task].Program.Effect()
-	case ActionStop, ActionWait, ActionFinish:
+	case ActionStop, ActionWait:
 	}
 	return false
 }
@@ -93,10 +90,7 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 	scene.readTasks()
 	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
 	if action.Kind == ActionRun {
-		d.pure = workflow.Call{
-			Env: &scene.env, ExecutionID: scene.env.ExecutionID, Path: scene.env.Path,
-			KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(),
-		}
+		d.pure = workflow.Call{Env: &scene.env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now()}
 		return d.call(ctx, action, scene, &d.pure)
 	}
 	return d.ask(ctx, action, scene)
@@ -118,7 +112,9 @@ func (d *drive) ask(ctx context.Context, action Action, scene *scene) (event Eve
 		err = atMember("when", err)
 	case ActionItems:
 		event.Kind = EventItems
-		event.Count, err = scene.countItems(i)
+		var items []any
+		items, err = scene.itemsOf(i)
+		event.Count = len(items)
 	case ActionTest:
 		event.Kind = EventTested
 		event.Met, err = scene.testLast(i)
@@ -133,9 +129,6 @@ func (d *drive) ask(ctx context.Context, action Action, scene *scene) (event Eve
 // enter gives the scene of an action's graph. It is nil where the run cannot
 // begin, and the event says why.
 func (d *drive) enter(ctx context.Context, action Action) (*scene, Event) {
-	if len(action.In) == 0 {
-		return &d.root, Event{}
-	}
 	scene, err := d.scene(ctx, action.In)
 	if err != nil {
 		return nil, Event{Kind: EventRefused, In: action.In, Err: err, At: d.now()}
@@ -219,8 +212,7 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 	env.Tasks = maps.Clone(scene.env.Tasks)
 	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
-		Env: &env, ExecutionID: env.ExecutionID, Path: env.Path,
-		KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), EnterRoom: d.run.EnterRoom,
+		Env: &env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), EnterRoom: d.run.EnterRoom,
 	}
 	deadline := d.run.State.Deadline
 	return func() Event {

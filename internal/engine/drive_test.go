@@ -44,7 +44,7 @@ func sleeps(duration time.Duration) behaviour {
 	return func(ctx context.Context, call *workflow.Call) (workflow.Result, error) {
 		select {
 		case <-time.After(duration):
-			return workflow.Result{Output: call.Path}, nil
+			return workflow.Result{Output: call.Env.Path}, nil
 		case <-ctx.Done():
 			return workflow.Result{}, ctx.Err()
 		}

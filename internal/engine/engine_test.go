@@ -58,13 +58,13 @@ func (p worldProgram) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 	}
 	p.world.mu.Lock()
 	p.world.calls = append(p.world.calls, call.IdempotencyKey())
-	run := p.world.tasks[call.Path]
+	run := p.world.tasks[call.Env.Path]
 	p.world.mu.Unlock()
 	if run == nil {
 		run = p.world.other
 	}
 	if run == nil {
-		return workflow.Result{Output: call.Path}, nil
+		return workflow.Result{Output: call.Env.Path}, nil
 	}
 	return run(ctx, call)
 }

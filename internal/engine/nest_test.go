@@ -51,7 +51,7 @@ func (n nestType) Compile(c *workflow.ConfigReader) workflow.Program {
 // item gives what a task in a nested graph sees, and fails where at has an error.
 func item(at map[string]any) behaviour {
 	return func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
-		if err, fails := at[call.Path].(error); fails {
+		if err, fails := at[call.Env.Path].(error); fails {
 			return workflow.Result{}, err
 		}
 		return workflow.Result{Output: map[string]any{"item": call.Env.Item, "index": call.Env.Index, "last": call.Env.Last}}, nil

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
 
@@ -46,13 +47,12 @@ type ActionKind int
 
 // The kinds of actions.
 const (
-	ActionCheck  ActionKind = iota // evaluate the task's when
-	ActionRun                      // run the task's program
-	ActionItems                    // evaluate the task's items
-	ActionTest                     // evaluate the task's until
-	ActionStop                     // stop what runs in the run at In
-	ActionWait                     // report a timer at At, and a signal that comes
-	ActionFinish                   // stop what runs; the execution has ended
+	ActionCheck ActionKind = iota // evaluate the task's when
+	ActionRun                     // run the task's program
+	ActionItems                   // evaluate the task's items
+	ActionTest                    // evaluate the task's until
+	ActionStop                    // stop what runs in the run at In
+	ActionWait                    // report a timer at At, and a signal that comes
 )
 
 // Action is what is to be done next.
@@ -267,7 +267,7 @@ func (s *step) fail(i int, err *workflow.TaskError) {
 // chance is in [0,1), spread over executions, tasks and attempts, and the same
 // whenever it is asked for.
 func (s *step) chance(task *workflow.Task, t *TaskState) float64 {
-	call := workflow.Call{ExecutionID: s.state.ExecutionID, Path: s.path(task.Index), KeyAttempt: t.KeyAttempt}
+	call := workflow.Call{Env: &expression.Env{ExecutionID: s.state.ExecutionID, Path: s.path(task.Index)}, KeyAttempt: t.KeyAttempt}
 	sum := sha256.Sum256([]byte(call.IdempotencyKey() + "#" + strconv.Itoa(t.Attempt)))
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }
@@ -324,7 +324,6 @@ func (s *step) do(action Action) { s.buffer.actions = append(s.buffer.actions, a
 // decide says what is to be done in the state that the event led to.
 func (s *step) decide() {
 	if s.state.Ended() {
-		s.buffer.actions = append(s.buffer.actions[:0], Action{Kind: ActionFinish})
 		return
 	}
 	late := s.late()
@@ -335,7 +334,7 @@ func (s *step) decide() {
 	case over:
 		s.finish()
 	case late:
-		s.finally(StatusTimeout)
+		s.end(StatusTimeout)
 	default:
 		wait := Action{Kind: ActionWait}
 		s.effects(&wait)
@@ -433,16 +432,11 @@ func (s *step) finish() {
 			status = StatusFailed
 		}
 	}
-	s.finally(status)
-}
-
-// finally ends the execution; what was to be stopped by itself ends with it.
-func (s *step) finally(status Status) {
 	s.end(status)
-	s.buffer.actions = append(s.buffer.actions[:0], Action{Kind: ActionFinish})
 }
 
-// end gives the execution its final status and stops what runs or waits.
+// end gives the execution its final status and ends what runs or waits. Nothing is
+// left to be done: what was to be stopped by itself ends with the drive.
 func (s *step) end(status Status) {
 	stopped := StatusCancelled
 	if status == StatusTimeout {
@@ -452,6 +446,7 @@ func (s *step) end(status Status) {
 		s.stopTask(i, stopped)
 	}
 	s.state.Status, s.state.CompletedAt = status, s.at
+	s.buffer.actions = nil
 }
 
 // decisive is the position of the task that ended a graph, the earliest if

@@ -9,11 +9,11 @@ import (
 
 // The statusCodes of results that no end task chose (decisions 5.2).
 const (
-	codeCompleted = 200
-	codeOwn       = 422 // by the workflow's own doing
-	codeInternal  = 500
-	codeExternal  = 502 // by an external service
-	codeTimeout   = 504
+	statusCodeCompleted = 200
+	statusCodeOwn       = 422 // by the workflow's own doing
+	statusCodeInternal  = 500
+	statusCodeExternal  = 502 // by an external service
+	statusCodeTimeout   = 504
 )
 
 // Outcome is how an execution ended.
@@ -38,7 +38,7 @@ type Outcome struct {
 
 // CancelledOutcome is that of an execution that was cancelled before it began.
 func CancelledOutcome() *Outcome {
-	return &Outcome{Status: StatusCancelled, StatusCode: codeInternal, Output: map[string]any{}, ErrorMessage: ErrCancelled.Error()}
+	return &Outcome{Status: StatusCancelled, StatusCode: statusCodeInternal, Output: map[string]any{}, ErrorMessage: ErrCancelled.Error()}
 }
 
 // conclude is the outcome of a state that has ended.
@@ -50,13 +50,13 @@ func conclude(plan *workflow.Plan, state *State) *Outcome {
 	last := decisive(plan.Graph, state.Tasks)
 	switch {
 	case state.Status == StatusTimeout:
-		o.StatusCode, o.SubCode = codeTimeout, fault.ExecutionTimeout
+		o.StatusCode, o.SubCode = statusCodeTimeout, fault.ExecutionTimeout
 		o.ErrorMessage = fmt.Sprintf("the execution exceeded its time limit of %s", plan.Timeout)
 	case state.Status == StatusCancelled:
 		unbegun := CancelledOutcome()
 		o.StatusCode, o.ErrorMessage = unbegun.StatusCode, unbegun.ErrorMessage
 	case last < 0:
-		o.StatusCode, o.Output = codeCompleted, results(plan.Graph, state.Tasks)
+		o.StatusCode, o.Output = statusCodeCompleted, results(plan.Graph, state.Tasks)
 	case state.Tasks[last].End != nil:
 		o.end(plan.Graph.Tasks[last], &state.Tasks[last])
 	default:
@@ -101,9 +101,9 @@ func (o *Outcome) end(task *workflow.Task, t *TaskState) {
 	end := t.End
 	o.StatusCode = end.StatusCode
 	if o.StatusCode == 0 {
-		o.StatusCode = codeCompleted
+		o.StatusCode = statusCodeCompleted
 		if end.Failed {
-			o.StatusCode = codeOwn
+			o.StatusCode = statusCodeOwn
 		}
 	}
 	if output, ok := t.Output.(map[string]any); ok && output != nil {
@@ -121,11 +121,11 @@ func (o *Outcome) fail(task *workflow.Task, err *workflow.TaskError) {
 	o.ErrorMessage = fmt.Sprintf("task %s failed: %s", task.ID, err.Message)
 	switch err.Code {
 	case workflow.CodeExternalService, workflow.CodeTaskTimeout:
-		o.StatusCode, o.SubCode = codeExternal, fault.ExternalServiceError
+		o.StatusCode, o.SubCode = statusCodeExternal, fault.ExternalServiceError
 	case workflow.CodeInternal:
-		o.StatusCode = codeInternal
+		o.StatusCode = statusCodeInternal
 	default:
-		o.StatusCode = codeOwn
+		o.StatusCode = statusCodeOwn
 	}
 }
 

@@ -118,7 +118,7 @@ func TestWhatExpressionsSee(t *testing.T) {
 			env := *call.Env
 			seen = &env
 			require.Equal(t, 1, call.Attempt)
-			require.Equal(t, "c", call.Path)
+			require.Equal(t, "c", call.Env.Path)
 			require.False(t, call.At.Before(env.Now), "the try begins when its task has begun")
 			return workflow.Result{}, nil
 		},

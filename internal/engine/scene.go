@@ -62,12 +62,6 @@ func (s *scene) readTasks() {
 	s.unread = waiting
 }
 
-// countItems evaluates the items of a for-each.
-func (s *scene) countItems(i int) (int, error) {
-	items, err := s.itemsOf(i)
-	return len(items), err
-}
-
 // itemsOf gives the items of a for-each. They depend on nothing but what is
 // recorded, so they are evaluated again after a crash instead of stored.
 func (s *scene) itemsOf(i int) ([]any, error) {
@@ -248,7 +242,8 @@ func (d *drive) signal(ctx context.Context, wait Action) (Event, bool, error) {
 	return Event{}, false, nil
 }
 
-// heed gives an event by which the time of a wait is over the signals that have come.
+// heed adds the signals that have come to an event with which the time of a wait is
+// over.
 func (d *drive) heed(ctx context.Context, event *Event) (err error) {
 	if event.Kind != EventStarted && event.Kind != EventTimer || d.run.Signals == nil || !d.run.Plan.Waits() {
 		return nil

@@ -226,12 +226,12 @@ func (r *trial) takeTime(ctx context.Context, call *workflow.Call) error {
 	}
 	r.holdBegin(call)
 	select {
-	case <-time.After(r.takes(call.Path, call.Attempt)):
+	case <-time.After(r.takes(call.Env.Path, call.Attempt)):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if runs := r.runs(call); ctx.Err() == nil && !runs {
-		r.fault("effect %s goes on though its run was stopped", call.Path)
+		r.fault("effect %s goes on though its run was stopped", call.Env.Path)
 	}
 	return ctx.Err()
 }
@@ -242,10 +242,10 @@ func (r *trial) holdWaited(call *workflow.Call, until time.Time) {
 	found := false
 	r.each(r.load(), func(v visited) {
 		t := v.state()
-		found = found || v.path == call.Path && t.StartedAt.Equal(call.Env.Now) || t.WakeAt.Equal(until)
+		found = found || v.path == call.Env.Path && t.StartedAt.Equal(call.Env.Now) || t.WakeAt.Equal(until)
 	})
 	if !found {
-		r.fault("%s waited, and no durable state says so", call.Path)
+		r.fault("%s waited, and no durable state says so", call.Env.Path)
 	}
 }
 
@@ -253,7 +253,7 @@ func (r *trial) holdWaited(call *workflow.Call, until time.Time) {
 func (r *trial) runs(call *workflow.Call) (found bool) {
 	r.each(r.load(), func(v visited) {
 		t := v.state()
-		found = found || v.path == call.Path && v.open && t.Status == StatusRunning && t.Attempt == call.Attempt && t.StartedAt.Equal(call.Env.Now)
+		found = found || v.path == call.Env.Path && v.open && t.Status == StatusRunning && t.Attempt == call.Attempt && t.StartedAt.Equal(call.Env.Now)
 	})
 	return found
 }
@@ -261,45 +261,45 @@ func (r *trial) runs(call *workflow.Call) (found bool) {
 // holdBegin holds what must be true when an effect begins.
 func (r *trial) holdBegin(call *workflow.Call) {
 	if !r.runs(call) {
-		r.fault("attempt %d of effect %s began before the state that says so was durable", call.Attempt, call.Path)
+		r.fault("attempt %d of effect %s began before the state that says so was durable", call.Attempt, call.Env.Path)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	made, h := r.specOf(call.Path), &r.held
-	if outermost, _, _ := strings.Cut(call.Path, "."); h.skipped[strings.Split(outermost, "[")[0]] {
-		r.fault("effect %s is passed over and began", call.Path)
+	made, h := r.specOf(call.Env.Path), &r.held
+	if outermost, _, _ := strings.Cut(call.Env.Path, "."); h.skipped[strings.Split(outermost, "[")[0]] {
+		r.fault("effect %s is passed over and began", call.Env.Path)
 	}
-	if before, known := h.keys[call.Path]; known && before != call.IdempotencyKey() {
-		r.fault("the key of %s was %s and is %s", call.Path, before, call.IdempotencyKey())
+	if before, known := h.keys[call.Env.Path]; known && before != call.IdempotencyKey() {
+		r.fault("the key of %s was %s and is %s", call.Env.Path, before, call.IdempotencyKey())
 	}
-	plainKey := "e1/" + call.Path
+	plainKey := "e1/" + call.Env.Path
 	suffix, isOurs := strings.CutPrefix(call.IdempotencyKey(), plainKey)
 	if n, err := strconv.Atoi(strings.TrimPrefix(suffix, "/")); !isOurs || suffix != "" && (err != nil || n < 2 || n > r.attempt) {
-		r.fault("the key of %s is %s", call.Path, call.IdempotencyKey())
+		r.fault("the key of %s is %s", call.Env.Path, call.IdempotencyKey())
 	}
 	if h.retired[call.IdempotencyKey()] {
 		r.fault("the key %s got its answer in an earlier attempt", call.IdempotencyKey())
 	}
-	h.keys[call.Path] = call.IdempotencyKey()
-	h.began[call.Path] = call.Attempt
+	h.keys[call.Env.Path] = call.IdempotencyKey()
+	h.began[call.Env.Path] = call.Attempt
 	if call.Attempt == 1 {
 		return
 	}
-	failed, hasFailed := h.failed[nth(call.Path, call.Attempt-1)]
+	failed, hasFailed := h.failed[nth(call.Env.Path, call.Attempt-1)]
 	if !hasFailed || call.Attempt > tries {
-		r.fault("attempt %d of effect %s began, and the one before has not failed", call.Attempt, call.Path)
+		r.fault("attempt %d of effect %s began, and the one before has not failed", call.Attempt, call.Env.Path)
 	}
 	// The delay doubles, and a fifth of it is left to chance.
 	delay := made.delay << (call.Attempt - 2)
 	if waited := call.At.Sub(failed); waited < delay*4/5 || r.chance == nil && waited > delay+promptly {
-		r.fault("attempt %d of effect %s began %s after the one before it failed", call.Attempt, call.Path, waited)
+		r.fault("attempt %d of effect %s began %s after the one before it failed", call.Attempt, call.Env.Path, waited)
 	}
 }
 
 // holdSight holds that the expressions of a call see their own run.
 func (r *trial) holdSight(call *workflow.Call) {
 	index, item := 0, any(nil)
-	runs := strings.Split(call.Path, ".")
+	runs := strings.Split(call.Env.Path, ".")
 	for _, run := range runs[:len(runs)-1] {
 		id, at, _ := strings.Cut(strings.TrimSuffix(run, "]"), "[")
 		switch r.specs[id].kind {
@@ -313,11 +313,11 @@ func (r *trial) holdSight(call *workflow.Call) {
 		}
 	}
 	if call.Env.Index != index || fmt.Sprint(call.Env.Item) != fmt.Sprint(item) {
-		r.fault("task %s sees index %d and item %v", call.Path, call.Env.Index, call.Env.Item)
+		r.fault("task %s sees index %d and item %v", call.Env.Path, call.Env.Index, call.Env.Item)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held.lasts[call.Path] = plain(call.Env.Last)
+	r.held.lasts[call.Env.Path] = plain(call.Env.Last)
 }
 
 // note keeps what a call was answered.
@@ -325,7 +325,7 @@ func (r *trial) note(call *workflow.Call, err *workflow.TaskError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.held.failed[nth(call.Path, call.Attempt)] = time.Now()
+		r.held.failed[nth(call.Env.Path, call.Attempt)] = time.Now()
 	}
 	if err == nil || err.StatusCode != 0 {
 		r.held.answers[call.IdempotencyKey()] = true

@@ -284,9 +284,9 @@ func output(path string, index int, item, reads any) map[string]any {
 // answer is what a task does when it runs.
 func (r *trial) answer(call *workflow.Call, reads *expression.Tree) (workflow.Result, error) {
 	r.holdSight(call)
-	if call.Attempt <= r.fails(call.Path) {
+	if call.Attempt <= r.fails(call.Env.Path) {
 		err := own("X")
-		if r.hash("answers", call.Path, call.Attempt)%2 == 0 {
+		if r.hash("answers", call.Env.Path, call.Attempt)%2 == 0 {
 			err.StatusCode = 503
 		}
 		r.note(call, err)
@@ -300,12 +300,12 @@ func (r *trial) answer(call *workflow.Call, reads *expression.Tree) (workflow.Re
 		}
 	}
 	r.note(call, nil)
-	result := workflow.Result{Output: output(call.Path, call.Env.Index, call.Env.Item, read)}
-	if r.specOf(call.Path).kind == "choose" {
-		result.Targets = r.chosen(call.Path)
+	result := workflow.Result{Output: output(call.Env.Path, call.Env.Index, call.Env.Item, read)}
+	if r.specOf(call.Env.Path).kind == "choose" {
+		result.Targets = r.chosen(call.Env.Path)
 	}
-	if !r.calm && r.hash("ends", call.Path, r.attempt)%8 == 0 {
-		result.End = &workflow.End{Failed: r.hash("failed", call.Path)%2 == 0}
+	if !r.calm && r.hash("ends", call.Env.Path, r.attempt)%8 == 0 {
+		result.End = &workflow.End{Failed: r.hash("failed", call.Env.Path)%2 == 0}
 	}
 	return result, nil
 }

@@ -95,10 +95,11 @@ func pending(graph *workflow.Graph) []TaskState {
 	return tasks
 }
 
+// Ended reports whether an execution of this status is over.
+func (s Status) Ended() bool { return s != StatusPending && s != StatusRunning }
+
 // Ended reports whether the execution is over.
-func (s *State) Ended() bool {
-	return s.Status != StatusPending && s.Status != StatusRunning
-}
+func (s *State) Ended() bool { return s.Status.Ended() }
 
 // decided reports whether it is known which edges of a task are taken. A task
 // that ends the graph or fails it never takes or leaves any.

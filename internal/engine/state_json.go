@@ -177,9 +177,9 @@ func (w *writer) time(name string, value time.Time) {
 	w.last, w.lastTo = value, len(w.text)
 }
 
-// timeUnless leaves out the zero time and the one that it is after all.
-func (w *writer) timeUnless(name string, value, after time.Time) {
-	if value != after {
+// timeUnless leaves out the zero time and the one that is expected.
+func (w *writer) timeUnless(name string, value, expected time.Time) {
+	if value != expected {
 		w.time(name, value)
 	}
 }

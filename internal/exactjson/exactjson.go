@@ -2,8 +2,7 @@
 // nil, bool, string, json.Number, []any or map[string]any, and nothing else;
 // numbers keep the text they arrived with. Reading is strict: duplicate keys,
 // invalid UTF-8, NUL characters, too deep nesting and absurd numbers are
-// errors (decisions 1.4, design/security.md 14). It must know no other
-// package of the project.
+// errors (decisions 1.4). It must know no other package of the project.
 package exactjson
 
 import (
@@ -76,13 +75,6 @@ func DecodeText(text string) (any, error) {
 	r.room = append(r.room[:0], text...)
 	r.text, r.shared = r.room, text
 	return r.decode()
-}
-
-// Check reports what Decode would refuse, without building the value.
-func Check(text []byte) error {
-	r := reader{text: text}
-	_, err := r.read()
-	return err
 }
 
 // NumberFits reports whether the JSON number s is within DigitsMax and ExponentMax.

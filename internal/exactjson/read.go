@@ -23,7 +23,6 @@ type reader struct {
 	text   []byte
 	at     int    // of the next byte
 	shared string // the same text, where its parts are shared
-	build  bool   // whether the value is wanted, or only what is wrong with it
 	// open are the members of the objects that are being read, so that each is
 	// made in its size.
 	open []member
@@ -37,13 +36,6 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 
 // openKept is the most members that a reader keeps room for.
 const openKept = 256
-
-// decode reads the text and lets go of it.
-func (r *reader) decode() (any, error) {
-	r.at, r.build = 0, true
-	defer r.forget()
-	return r.read()
-}
 
 // forget makes the reader fit to be kept: it holds nothing of what was handed to it.
 func (r *reader) forget() {
@@ -60,8 +52,10 @@ type member struct {
 	value any
 }
 
-// read reads the only value of the text.
-func (r *reader) read() (any, error) {
+// decode reads the only value of the text and lets go of it.
+func (r *reader) decode() (any, error) {
+	defer r.forget()
+	r.at = 0
 	if r.skipSpace(); r.at == len(r.text) {
 		return nil, &Error{Message: "invalid JSON: the text ends early"}
 	}
@@ -109,7 +103,7 @@ func (r *reader) value(depth int) (any, *Error) {
 		return r.object(depth + 1)
 	case '"':
 		text, err := r.string()
-		if err != nil || !r.build {
+		if err != nil {
 			return nil, err
 		}
 		return text, nil
@@ -163,9 +157,7 @@ func (r *reader) array(depth int) (any, *Error) {
 		if err != nil {
 			return nil, err.in(strconv.Itoa(i))
 		}
-		if r.build {
-			items = append(items, v)
-		}
+		items = append(items, v)
 		switch r.peek() {
 		case ',':
 			r.at++
@@ -307,9 +299,6 @@ func (r *reader) number() (any, *Error) {
 	text := r.part(begin, r.at)
 	if (hasExponent || len(text) > DigitsMax) && !NumberFits(text) {
 		return nil, &Error{Message: fmt.Sprintf("a number has at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax)}
-	}
-	if !r.build {
-		return nil, nil
 	}
 	return json.Number(text), nil
 }

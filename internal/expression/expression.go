@@ -11,15 +11,15 @@ import (
 
 // Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
-	source   string
-	eval     node
-	refs     refs
-	vars     int                 // variables and loop positions
-	builds   bool                // whether the result may be a new list or object
-	constant bool                // whether it is a literal
-	patterns map[string]*pattern // regular expressions written as literals
-	start    Position
-	refusal  *Error // why it can be no condition
+	refs
+	source    string
+	eval      node
+	vars      int                 // variables and loop positions
+	builds    bool                // whether the result may be a new list or object
+	isLiteral bool                // whether it is one
+	patterns  map[string]*pattern // regular expressions written as literals
+	start     Position
+	refusal   *Error // why it can be no condition
 }
 
 // Compile reads an expression and checks it: its syntax, that every root and
@@ -40,7 +40,7 @@ func compile(s *source, scope Scope) (*Expression, error) {
 	}
 	return &Expression{
 		source: s.text, eval: eval, refs: c.refs, vars: c.vars, builds: c.builds,
-		constant: isConstant(root), patterns: c.patterns, start: s.position(0), refusal: c.refuse(root),
+		isLiteral: isLiteral(root), patterns: c.patterns, start: s.position(0), refusal: c.refuse(root),
 	}, nil
 }
 
@@ -86,7 +86,7 @@ func (c *compiler) refuse(n ast.Node) *Error {
 	return place(problemf("a condition must be true or false, but this is %s", given), c.source.position(n.Location().From))
 }
 
-func isConstant(n ast.Node) bool {
+func isLiteral(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.NilNode, *ast.BoolNode, *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
 		return true
@@ -168,21 +168,10 @@ func (x *Expression) evalIn(r *run) (any, error) {
 // Source returns the text that was compiled.
 func (x *Expression) Source() string { return x.source }
 
-// TaskRefs returns the ids of the tasks that the expression reads, sorted.
-func (x *Expression) TaskRefs() []string { return x.refs.tasks.sorted() }
-
-// WaitRefs returns the ids of the tasks that callbackUrl names, sorted; those
-// that are computed are not among them.
-func (x *Expression) WaitRefs() []string { return x.refs.waits.sorted() }
-
-// ReadsNow reports whether the expression's result may depend on when the task
-// began.
-func (x *Expression) ReadsNow() bool { return x.refs.now }
-
-// Constant returns the value of an expression that is a literal: a text, a
+// Literal returns the value of an expression that is a literal: a text, a
 // number with or without a minus, true, false or null.
-func (x *Expression) Constant() (any, bool) {
-	if !x.constant {
+func (x *Expression) Literal() (any, bool) {
+	if !x.isLiteral {
 		return nil, false
 	}
 	v, err := x.Eval(nil)
@@ -194,27 +183,38 @@ type names map[string]bool
 
 func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
-// refs are the tasks and the fields that something reads, the tasks of whose
-// waits it gives the addresses, and whether it asks for the time.
+// refs are the tasks and the fields that an expression, a template or a tree
+// reads, the tasks of whose waits it gives the addresses, and whether it asks for
+// the time.
 type refs struct {
 	tasks, fieldPaths, waits names
 	now                      bool
-	any                      bool // whether the result depends on more than the text
+	varies                   bool // whether the result depends on more than the text
 }
 
+// TaskRefs returns the ids of the tasks that it reads, sorted.
+func (r *refs) TaskRefs() []string { return r.tasks.sorted() }
+
+// WaitRefs returns the ids of the tasks that callbackUrl names, sorted; those
+// that are computed are not among them.
+func (r *refs) WaitRefs() []string { return r.waits.sorted() }
+
+// ReadsNow reports whether the result may depend on when the task began.
+func (r *refs) ReadsNow() bool { return r.now }
+
 func (r *refs) addTask(id string) {
-	r.any = true
+	r.varies = true
 	addName(&r.tasks, id)
 }
 
 func (r *refs) addField(path []string) {
-	r.any = true
+	r.varies = true
 	addName(&r.fieldPaths, strings.Join(path, "."))
 }
 
 func (r *refs) merge(other refs) {
 	r.now = r.now || other.now
-	r.any = r.any || other.any
+	r.varies = r.varies || other.varies
 	for id := range other.tasks {
 		r.addTask(id)
 	}

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/apd/v3"
 )
@@ -20,7 +22,7 @@ func format(c *call) (any, error) {
 	if n, ok := toNumber(c.args[0]); ok {
 		return boxedText(formatNumber(n, pattern))
 	}
-	t, ok := toTime(c.args[0])
+	t, ok := ToTime(c.args[0])
 	if !ok {
 		return nil, c.wrong(0, "a number or a date")
 	}
@@ -42,6 +44,8 @@ type dateToken struct {
 	literal string
 }
 
+const dateFields = "the pattern of a date has YYYY, MM, M, DD, D, HH, H, mm, ss and SSS"
+
 // dateTokens reads YYYY MM M DD D HH H mm ss SSS, T, Z, text in quotation
 // marks, and any other character that is not a letter.
 func dateTokens(pattern string) ([]dateToken, error) {
@@ -52,6 +56,8 @@ func dateTokens(pattern string) ([]dateToken, error) {
 	for rest := pattern; rest != ""; {
 		field := longestField(rest)
 		switch {
+		case field != "" && strings.HasPrefix(rest[len(field):], field[:1]):
+			return nil, problemf("%s, but no “%s”", dateFields, rest[:len(field)+1])
 		case field != "":
 			tokens = append(tokens, dateToken{field: field})
 			rest = rest[len(field):]
@@ -63,7 +69,7 @@ func dateTokens(pattern string) ([]dateToken, error) {
 			tokens = append(tokens, dateToken{literal: rest[1 : 1+end]})
 			rest = rest[end+2:]
 		case isLetter(rest[0]) && rest[0] != 'T' && rest[0] != 'Z':
-			return nil, problemf("the pattern of a date has YYYY, MM, DD, HH, mm, ss and SSS, but not “%c”", rest[0])
+			return nil, problemf("%s, but no “%c”", dateFields, rest[0])
 		default:
 			tokens = append(tokens, dateToken{literal: rest[:1]})
 			rest = rest[1:]
@@ -150,6 +156,8 @@ func parseDate(text string, tokens []dateToken) (time.Time, bool) {
 	return t, exists && text == ""
 }
 
+const errNumberPattern problem = "the pattern of a number looks like 0.00 or #,##0.00"
+
 // formatNumber writes a number with a pattern such as #,##0.00: zeros are
 // digits that are always written, # decimals only where needed, a comma groups
 // thousands, and what stands before and after is copied.
@@ -157,13 +165,20 @@ func formatNumber(n *number, pattern string) (string, error) {
 	first := strings.IndexAny(pattern, "0#")
 	last := strings.LastIndexAny(pattern, "0#")
 	if first < 0 || len(pattern) > patternLengthMax {
-		return "", problem("the pattern of a number looks like 0.00 or #,##0.00")
+		return "", errNumberPattern
 	}
 	digits := pattern[first : last+1]
-	if strings.Trim(digits, "0#,.") != "" || strings.Count(digits, ".") > 1 {
-		return "", problem("the pattern of a number looks like 0.00 or #,##0.00")
+	if before, isPoint := strings.CutSuffix(pattern[:first], "."); isPoint && !strings.Contains(digits, ".") {
+		// $.00 begins with the decimals, Nr.000, Nº.000 and v2.000 do not.
+		if last, _ := utf8.DecodeLastRuneInString(before); !unicode.IsLetter(last) && !unicode.IsDigit(last) {
+			first--
+			digits = "." + digits
+		}
 	}
 	whole, decimals, _ := strings.Cut(digits, ".")
+	if strings.Trim(whole, "0#,") != "" || strings.Trim(decimals, "0#") != "" {
+		return "", errNumberPattern
+	}
 	rounded, err := roundTo(new(number), n, len(decimals), apd.RoundHalfEven)
 	if err != nil {
 		return "", err

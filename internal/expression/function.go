@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/expr-lang/expr/ast"
@@ -8,11 +9,11 @@ import (
 
 // function is one that expressions can call.
 type function struct {
-	least, most int // arguments; most is 0 where there is no upper bound but least
+	least, most int // arguments
 	eval        func(*call) (any, error)
 }
 
-// anyNumber is how many arguments a function without an upper bound takes.
+// anyNumber is the most arguments of a function that takes as many as there are.
 const anyNumber = 100
 
 // lookup finds a function by name.
@@ -37,8 +38,8 @@ type call struct {
 
 func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) {
 	if len(args) > 1 {
-		if _, ok := args[1].(*ast.PredicateNode); ok {
-			return c.looped(n, name, args)
+		if predicate, ok := args[1].(*ast.PredicateNode); ok {
+			return c.looped(n, name, args, predicate)
 		}
 	}
 	f, ok := lookup(name)
@@ -60,14 +61,14 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 	}
 	c.builds = true
 	c.refs.now = c.refs.now || name == "now"
-	c.refs.any = c.refs.any || name == "now" || name == "uuid" || name == "callbackUrl"
+	c.refs.varies = c.refs.varies || name == "now" || name == "uuid" || name == "callbackUrl"
 	compiled, err := c.all(args)
 	if err != nil {
 		return nil, err
 	}
 	labels := make([]string, len(args))
 	for i, arg := range args {
-		labels[i] = c.label(arg, "argument "+newNumber(i+1).String())
+		labels[i] = c.label(arg, "argument "+strconv.Itoa(i+1))
 	}
 	return c.at(n, func(r *run) (any, error) {
 		first := len(r.args)
@@ -88,7 +89,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 }
 
 func (f function) arity() string {
-	least, most := newNumber(f.least).String(), newNumber(f.most).String()
+	least, most := strconv.Itoa(f.least), strconv.Itoa(f.most)
 	switch {
 	case f.most == 1 && f.least == 1:
 		return "one argument"
@@ -171,7 +172,7 @@ func (c *call) object(i int) (map[string]any, error) {
 }
 
 func (c *call) time(i int) (time.Time, error) {
-	t, ok := toTime(c.args[i])
+	t, ok := ToTime(c.args[i])
 	if !ok {
 		return time.Time{}, c.wrong(i, "a date, or text such as 2026-01-31 or 2026-01-31T08:00:00Z")
 	}

@@ -1,8 +1,6 @@
 package expression
 
-import (
-	"time"
-)
+import "time"
 
 func dateFunction(name string) function {
 	switch name {
@@ -28,8 +26,9 @@ const amountMax = 400_000_000_000_000
 // dateTextMax bounds the text of a date, in bytes.
 const dateTextMax = 64
 
-// toTime reads a date, or text that is one. Text without an offset is UTC.
-func toTime(v any) (time.Time, bool) {
+// ToTime reads the result of an expression, a date or text that is one, as the
+// time that date(v) gives. Text without an offset is UTC.
+func ToTime(v any) (time.Time, bool) {
 	if t, ok := v.(time.Time); ok {
 		return t, true
 	}
@@ -46,9 +45,6 @@ func toTime(v any) (time.Time, bool) {
 	}
 	return time.Time{}, false
 }
-
-// ToTime reads the result of an expression as the time that date(v) gives.
-func ToTime(v any) (time.Time, bool) { return toTime(v) }
 
 // inCalendar brings a time to UTC and milliseconds and checks that its year
 // has at most four digits.

@@ -3,6 +3,7 @@ package expression
 import (
 	"math/bits"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -242,7 +243,7 @@ func includes(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return contains(c.run, within, part)
+		return strings.Contains(within, part), c.run.scan(len(within))
 	case []any:
 		i, err := c.run.find(within, c.args[1])
 		return i >= 0, err

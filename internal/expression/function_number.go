@@ -40,7 +40,7 @@ func numberFunction(name string) function {
 	case "max":
 		return function{1, anyNumber, outermost(+1)}
 	case "number", "float":
-		return function{1, 1, asNumber}
+		return function{1, 1, func(c *call) (any, error) { return boxed(c.typed()) }}
 	case "int":
 		return function{1, 1, asInteger}
 	default:
@@ -67,7 +67,7 @@ func absolute(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !n.dec.Negative {
+	if !strings.HasPrefix(n.String(), "-") { // which -0 has
 		return n, nil
 	}
 	return boxed(negate(c.run.newNumber(), n))
@@ -200,10 +200,10 @@ func outermost(sign int) func(*call) (any, error) {
 	}
 }
 
-// asNumber reads a number from text.
-func asNumber(c *call) (any, error) {
-	if isNumber(c.args[0]) {
-		return c.args[0], nil
+// typed reads a number, or text that is one.
+func (c *call) typed() (*number, error) {
+	if n, ok := toNumber(c.args[0]); ok {
+		return n, nil
 	}
 	text, ok := c.args[0].(string)
 	if !ok {
@@ -234,13 +234,9 @@ func plainText(text string) (string, bool) {
 
 // asInteger drops the decimal places.
 func asInteger(c *call) (any, error) {
-	v, err := asNumber(c)
+	n, err := c.typed()
 	if err != nil {
 		return nil, err
-	}
-	n, ok := toNumber(v)
-	if !ok {
-		return nil, c.wrong(0, "a number")
 	}
 	return boxed(roundTo(new(number), n, 0, apd.RoundDown))
 }

@@ -12,9 +12,9 @@ func textFunction(name string) function {
 	case "trim":
 		return function{1, 2, trim}
 	case "trimPrefix":
-		return function{2, 2, cut(strings.TrimPrefix)}
+		return function{2, 2, affix(strings.TrimPrefix)}
 	case "trimSuffix":
-		return function{2, 2, cut(strings.TrimSuffix)}
+		return function{2, 2, affix(strings.TrimSuffix)}
 	case "upper":
 		return function{1, 1, cased(strings.ToUpper)}
 	case "lower":
@@ -34,9 +34,9 @@ func textFunction(name string) function {
 	case "lastIndexOf":
 		return function{2, 2, indexed(strings.LastIndex)}
 	case "hasPrefix":
-		return function{2, 2, tested(strings.HasPrefix)}
+		return function{2, 2, affix(strings.HasPrefix)}
 	case "hasSuffix":
-		return function{2, 2, tested(strings.HasSuffix)}
+		return function{2, 2, affix(strings.HasSuffix)}
 	case "regexMatch":
 		return function{2, 2, regexMatch}
 	case "regexReplace":
@@ -44,10 +44,6 @@ func textFunction(name string) function {
 	default:
 		return function{}
 	}
-}
-
-func contains(r *run, text, part string) (any, error) {
-	return strings.Contains(text, part), r.scan(len(text))
 }
 
 func toText(c *call) (any, error) { return boxedText(c.run.show(c.args[0])) }
@@ -80,7 +76,8 @@ func trim(c *call) (any, error) {
 	return strings.Trim(texts[0], texts[1]), nil
 }
 
-func cut(by func(text, part string) string) func(*call) (any, error) {
+// affix looks for a part at an end of a text.
+func affix[T bool | string](by func(text, part string) T) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		texts, err := c.texts()
 		if err != nil {
@@ -239,16 +236,6 @@ func indexed(by func(text, part string) int) func(*call) (any, error) {
 			at = utf8.RuneCountInString(texts[0][:at])
 		}
 		return newNumber(at), nil
-	}
-}
-
-func tested(by func(text, part string) bool) func(*call) (any, error) {
-	return func(c *call) (any, error) {
-		texts, err := c.texts()
-		if err != nil {
-			return nil, err
-		}
-		return by(texts[0], texts[1]), c.run.scan(len(texts[1]))
 	}
 }
 

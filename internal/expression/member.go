@@ -53,7 +53,7 @@ func (c *compiler) root(n *ast.IdentifierNode) (node, error) {
 	if n.Value == "null" {
 		return constant(nil), nil
 	}
-	c.refs.any = true
+	c.refs.varies = true
 	switch name := n.Value; {
 	case name == "input":
 		return func(r *run) (any, error) { return r.env.Input, nil }, nil
@@ -139,7 +139,7 @@ func (c *compiler) field(n ast.Node, path []string) node {
 }
 
 func (c *compiler) member(n *ast.MemberNode) (node, error) {
-	if path := c.fieldPath(n); path != nil && c.scope.Fields && !c.scope.Column {
+	if path := c.fieldPath(n); path != nil && c.scope.Fields {
 		return c.field(n, path), nil
 	}
 	name, isName := n.Property.(*ast.StringNode)
@@ -150,7 +150,7 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 		}
 		c.refs.addTask(name.Value)
 		return func(r *run) (any, error) { return r.env.Tasks[name.Value].Value(), nil }, nil
-	case root == "$" && c.scope.Fields && !c.scope.Column && !isName:
+	case root == "$" && c.scope.Fields && !isName:
 		return nil, c.fail(n, "the name of a field is written out: $.name")
 	case root == "execution" && isName && !listed(executionMembers, name.Value):
 		return nil, c.fail(n, "execution has no “%s”, only %s", name.Value, commas(executionMembers))
@@ -195,7 +195,7 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 // object of all of them. It returns nil if n is anything else.
 func (c *compiler) memberOfRoot(n *ast.MemberNode, name string) (node, error) {
 	if c.rootName(n.Node) == "execution" {
-		c.refs.any = true
+		c.refs.varies = true
 		return c.at(n, func(r *run) (any, error) { return r.env.Execution.Member(name), nil }), nil
 	}
 	task, ok := n.Node.(*ast.MemberNode)

@@ -241,6 +241,11 @@ func roundTo(n, a *number, places int, rounding apd.Rounder) (*number, error) {
 	return computed(n, nil)
 }
 
+// powerGuard is how many digits more than a power's own are computed. What is
+// rounded on the way counts as often as the exponent says, so each of its digits
+// before the point asks for a further one.
+const powerGuard = 10
+
 // power raises a to b; 0 to the power of 0 is 1.
 func power(a, b *number) (*number, error) {
 	if a.dec.IsZero() {
@@ -252,7 +257,8 @@ func power(a, b *number) (*number, error) {
 		}
 	}
 	n := new(number)
-	_, err := exact.Pow(&n.dec, &a.dec, &b.dec)
+	digits := Precision + powerGuard + max(0, b.dec.NumDigits()+int64(b.dec.Exponent))
+	_, err := exact.WithPrecision(uint32(digits)).Pow(&n.dec, &a.dec, &b.dec)
 	var fraction apd.Decimal
 	b.dec.Modf(nil, &fraction)
 	if err != nil && a.dec.Negative && !fraction.IsZero() {
@@ -261,7 +267,8 @@ func power(a, b *number) (*number, error) {
 	if err != nil {
 		return nil, errRange
 	}
-	return computed(n, nil)
+	_, err = exact.Round(&n.dec, &n.dec)
+	return computed(n, err)
 }
 
 // rateTiny is the magnitude below which a rate changes no digit of a payment.

@@ -76,7 +76,7 @@ func isText(v any) bool {
 }
 
 func isOrdered(v any) bool {
-	_, isTime := toTime(v)
+	_, isTime := ToTime(v)
 	return isTime || isNumber(v) || isText(v)
 }
 

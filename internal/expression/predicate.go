@@ -1,8 +1,6 @@
 package expression
 
-import (
-	"github.com/expr-lang/expr/ast"
-)
+import "github.com/expr-lang/expr/ast"
 
 // loopVars are the variables of one predicate: # the element, #index its
 // place, #acc what reduce has so far.
@@ -41,19 +39,12 @@ type loop struct {
 	last  node // the argument after the predicate; nil without one
 }
 
-// loopOf compiles a function with a predicate.
-func (c *compiler) loopOf(n ast.Node, name string, args []ast.Node) (*loop, error) {
-	if len(args) < 2 {
-		return nil, c.fail(n, "%s needs a list and what to do with each element", name)
-	}
+// loopOf compiles the arguments of a function whose second one is the predicate.
+func (c *compiler) loopOf(name string, args []ast.Node, predicate *ast.PredicateNode) (*loop, error) {
 	l := &loop{name: name, label: c.label(args[0], "its list")}
 	var err error
 	if l.items, err = c.compile(args[0]); err != nil {
 		return nil, err
-	}
-	predicate, ok := args[1].(*ast.PredicateNode)
-	if !ok {
-		return nil, c.fail(n, "%s needs a list and what to do with each element", name)
 	}
 	l.vars = loopVars{item: c.variable(), index: c.variable(), acc: c.variable(), reduces: name == "reduce"}
 	c.loops = append(c.loops, l.vars)
@@ -121,8 +112,8 @@ func (l *loop) over(r *run, list []any, from int, see visit) error {
 }
 
 // looped compiles a call of a function with a predicate.
-func (c *compiler) looped(n ast.Node, name string, args []ast.Node) (node, error) {
-	l, err := c.loopOf(n, name, args)
+func (c *compiler) looped(n ast.Node, name string, args []ast.Node, predicate *ast.PredicateNode) (node, error) {
+	l, err := c.loopOf(name, args, predicate)
 	if err != nil {
 		return nil, err
 	}

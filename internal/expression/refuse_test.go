@@ -235,6 +235,10 @@ var failing = []struct {
 	{`dateDiff("x", "2026-01-01")`, 1, "dateDiff needs a date"},
 	{`format(true, "0")`, 1, "format needs a number or a date"},
 	{`format(1, "x")`, 1, "the pattern of a number looks like"},
+	{`format(1234.5, "#.##0,00")`, 1, "the pattern of a number looks like"},
+	{`format(1, "0.0.0")`, 1, "the pattern of a number looks like"},
+	{`format("2026-01-31", "DD MMM YYYY")`, 1, "but no “MMM”"},
+	{`date("20260131", "YYYYMDDD")`, 1, "but no “DDD”"},
 	{`format(now(), "'x")`, 1, "never closed"},
 	{`fromJson("{")`, 1, "fromJson cannot read the text as JSON"},
 	{`fromJson("[1e999]")`, 1, "an exponent within ±400"},
@@ -354,14 +358,14 @@ func TestConstant(t *testing.T) {
 	} {
 		x, err := expression.Compile(source, all)
 		require.NoError(t, err)
-		v, ok := x.Constant()
+		v, ok := x.Literal()
 		require.True(t, ok, source)
 		require.Equal(t, want, v)
 	}
 	for _, source := range []string{`1 + 1`, `input`, `-input.a`, `now()`, `[1]`} {
 		x, err := expression.Compile(source, all)
 		require.NoError(t, err)
-		_, ok := x.Constant()
+		_, ok := x.Literal()
 		require.False(t, ok, source)
 	}
 }

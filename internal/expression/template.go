@@ -11,9 +11,9 @@ const partsMax = 1_000
 
 // Template is text with expressions in {{ … }}. It is safe for concurrent use.
 type Template struct {
+	refs
 	source string
 	parts  []part
-	refs   refs
 }
 
 // part is a piece of a template: an expression, or else text.
@@ -64,7 +64,7 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 			return nil, err
 		}
 		t.parts = append(t.parts, part{expression: x})
-		t.refs.merge(x.refs)
+		t.merge(x.refs)
 		at = end + 2
 	}
 	t.parts = slices.Clip(t.parts)
@@ -145,7 +145,7 @@ func (t *Template) Literal() (string, bool) {
 // Constant returns the value of a template that reads nothing: no root, no
 // time, no id and no address. One that cannot be evaluated has none.
 func (t *Template) Constant() (any, bool) {
-	if t.refs.any {
+	if t.varies {
 		return nil, false
 	}
 	v, err := t.Eval(&Env{})
@@ -157,12 +157,3 @@ func (t *Template) Whole() bool { return len(t.parts) == 1 && t.parts[0].express
 
 // Source returns the text that was compiled.
 func (t *Template) Source() string { return t.source }
-
-// TaskRefs returns the ids of the tasks that the template reads, sorted.
-func (t *Template) TaskRefs() []string { return t.refs.tasks.sorted() }
-
-// WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
-func (t *Template) WaitRefs() []string { return t.refs.waits.sorted() }
-
-// ReadsNow reports whether the text may depend on when the task began.
-func (t *Template) ReadsNow() bool { return t.refs.now }

@@ -8,9 +8,9 @@ import (
 // Tree is a JSON value whose texts, at any depth, are templates. Names of
 // members are literal. It is safe for concurrent use.
 type Tree struct {
+	refs
 	value any // of a tree without any {{ … }}
 	fill  filler
-	refs  refs
 }
 
 // filler makes a part of a tree; parts without any {{ … }} have none.
@@ -54,18 +54,9 @@ func (t *Tree) Eval(env *Env) (any, error) {
 // Literal returns the value of a tree without any {{ … }}.
 func (t *Tree) Literal() (any, bool) { return t.value, t.fill == nil }
 
-// TaskRefs returns the ids of the tasks that the tree reads, sorted.
-func (t *Tree) TaskRefs() []string { return t.refs.tasks.sorted() }
-
-// WaitRefs returns the ids of the tasks that callbackUrl names, sorted.
-func (t *Tree) WaitRefs() []string { return t.refs.waits.sorted() }
-
-// ReadsNow reports whether a text of the tree may depend on when the task began.
-func (t *Tree) ReadsNow() bool { return t.refs.now }
-
 // FieldPaths returns the whole paths of the $.name that it reads, as far as
 // their names are written out: a.b for $.a.b[0]. They are sorted.
-func (t *Tree) FieldPaths() []string { return t.refs.fieldPaths.sorted() }
+func (t *Tree) FieldPaths() []string { return t.fieldPaths.sorted() }
 
 type treeCompiler struct {
 	scope  Scope

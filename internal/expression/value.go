@@ -97,8 +97,8 @@ func (r *run) equal(a, b any) (bool, error) {
 }
 
 func sameTime(a, b any) bool {
-	x, ok := toTime(a)
-	y, other := toTime(b)
+	x, ok := ToTime(a)
+	y, other := ToTime(b)
 	return ok && other && x.Equal(y)
 }
 
@@ -154,8 +154,8 @@ func (r *run) compare(a, b any) (int, error) {
 	if !isTime && !otherTime {
 		return 0, errNotOrdered
 	}
-	from, ok := toTime(a)
-	to, other := toTime(b)
+	from, ok := ToTime(a)
+	to, other := ToTime(b)
 	if !ok || !other {
 		return 0, errNotOrdered
 	}

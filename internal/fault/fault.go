@@ -79,6 +79,12 @@ func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
+// InvalidRequest returns the error of a request of which the details say all that is
+// wrong.
+func InvalidRequest(details ...Detail) *Error {
+	return New(Invalid, "the request is invalid").WithDetails(details...)
+}
+
 // Wrap returns an error of a kind that keeps its cause for the log.
 func Wrap(cause error, kind Kind, format string, args ...any) *Error {
 	e := New(kind, format, args...)

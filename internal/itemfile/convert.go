@@ -232,10 +232,12 @@ func convert(cell string, types typeSet) (value any, reason string) {
 	}
 	trimmed := strings.TrimSpace(text)
 	if types.has(typeNumber) && isNumber(trimmed) {
-		if !exactjson.NumberFits(trimmed) {
+		switch {
+		case exactjson.NumberFits(trimmed):
+			return json.Number(trimmed), ""
+		case !types.has(typeString):
 			return text, "has too many digits"
 		}
-		return json.Number(trimmed), ""
 	}
 	if types.has(typeBoolean) {
 		if is := strings.EqualFold(trimmed, "true"); is || strings.EqualFold(trimmed, "false") {

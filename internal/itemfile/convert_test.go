@@ -54,6 +54,7 @@ func TestConvert(t *testing.T) {
 		{"'+49 30", 0, "+49 30"},
 		{"12", typeString | typeNumber, json.Number("12")},
 		{"12a", typeString | typeNumber, "12a"},
+		{"123e4567", typeString | typeNumber, "123e4567"}, // no number that there can be
 		{"False", typeBoolean, false},
 		{`{"a":[1.0]}`, typeObject, map[string]any{"a": []any{json.Number("1.0")}}},
 	} {

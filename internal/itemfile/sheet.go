@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tranche/internal/exactjson"
 )
 
 const (
@@ -295,12 +297,15 @@ func timeOf(cell string, isDate1904 bool) (time.Time, bool) {
 	return first.AddDate(0, 0, int(whole)).Add(time.Duration(math.Round(part*86400)) * time.Second), true
 }
 
-// shownNumber rounds a number that has a binary fraction's digits to those that
-// a spreadsheet shows: 0.28999999999999998 is 0.29. Longer ones are texts.
+// shownNumber writes a stored number for people. One that has a binary fraction's
+// digits is rounded to those that a spreadsheet shows: 0.28999999999999998 is 0.29;
+// longer ones are texts. An exponent, of 1E-3 say, is how the file keeps a number
+// and not how it was typed, so it is written out.
 func shownNumber(cell string) string {
 	mantissa, _, hasExponent := strings.Cut(strings.ToLower(cell), "e")
 	digits := len(strings.TrimLeft(strings.NewReplacer("-", "", ".", "").Replace(mantissa), "0"))
-	if digits <= numberDigitsMax || digits > numberDigitsMax+2 || !hasExponent && !strings.Contains(cell, ".") {
+	isBinary := digits > numberDigitsMax && strings.Contains(cell, ".")
+	if digits > numberDigitsMax+2 || !isBinary && !hasExponent {
 		return cell
 	}
 	value, err := strconv.ParseFloat(cell, 64)
@@ -311,7 +316,11 @@ func shownNumber(cell string) string {
 	if err != nil {
 		return cell
 	}
-	return strconv.FormatFloat(rounded, 'f', -1, 64)
+	shown := strconv.FormatFloat(rounded, 'f', -1, 64)
+	if len(shown) > exactjson.DigitsMax {
+		return cell
+	}
+	return shown
 }
 
 // columnOf is the column that a reference such as AB12 names, from 0.

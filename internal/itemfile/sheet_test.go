@@ -67,7 +67,9 @@ func TestSheetReadsCells(t *testing.T) {
 		"empty text of a formula":  {`<c r="A2" t="str"><f>""</f><v></v></c><c r="B2"><v>1</v></c>`, map[string]any{"amount": json.Number("1")}},
 		"number as text":           {`<c r="A2"><v>0.28999999999999998</v></c>`, map[string]any{"name": "0.29"}},
 		"boolean as text":          {`<c r="A2" t="b"><v>1</v></c>`, map[string]any{"name": "TRUE"}},
-		"exponent":                 {`<c r="B2"><v>1.5E-7</v></c>`, map[string]any{"amount": json.Number("1.5E-7")}},
+		"exponent":                 {`<c r="B2"><v>1.5E-7</v></c>`, map[string]any{"amount": json.Number("0.00000015")}},
+		"exponent as text":         {`<c r="A2"><v>1E-3</v></c><c r="B2"><v>-1.25E+16</v></c>`, map[string]any{"name": "0.001", "amount": json.Number("-12500000000000000")}},
+		"exponents without end":    {`<c r="A2"><v>1E-300</v></c><c r="B2"><v>1E+300</v></c>`, map[string]any{"name": "1E-300", "amount": json.Number("1E+300")}},
 		"cells without references": {`<c t="inlineStr"><is><t>x</t></is></c><c><v>1</v></c>`, map[string]any{"name": "x", "amount": json.Number("1")}},
 		"date of the format":       {`<c r="A2" t="d"><v>2020-01-05T00:00:00</v></c>`, map[string]any{"name": "2020-01-05"}},
 	} {
@@ -106,6 +108,25 @@ func TestSheetReadsDates(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"name": "2020-01-05", "amount": json.Number("43835"), "seen": "2020-01-05T18:00:00Z", "address": map[string]any{"zip": "43835"},
 	}, items[0].Input)
+}
+
+// Styles of the format's own have numbers and no code in the file; 31 is a date in
+// Chinese, Japanese and Korean.
+func TestSheetReadsDatesOfBuiltInStyles(t *testing.T) {
+	t.Parallel()
+	for style, want := range map[string]string{"10": "43835", "14": "2020-01-05", "31": "2020-01-05", "46": "43835", "58": "2020-01-05"} {
+		f := excelize.NewFile()
+		require.NoError(t, f.SetCellValue("Sheet1", "A1", "name"))
+		require.NoError(t, f.SetCellValue("Sheet1", "A2", 43835))
+		second, err := f.NewStyle(&excelize.Style{NumFmt: 1})
+		require.NoError(t, err)
+		require.NoError(t, f.SetCellStyle("Sheet1", "A2", "A2", second))
+		file := repacked(t, f, "xl/styles.xml", `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`+
+			`<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="`+style+`"/></cellXfs></styleSheet>`)
+		items, err := readAll("a.xlsx", bytes.NewReader(file))
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"name": want}, items[0].Input, style)
+	}
 }
 
 func TestTimesOfSheets(t *testing.T) {

@@ -351,7 +351,8 @@ func FuzzObjects(f *testing.F) {
 			for _, it := range items {
 				text, err := exactjson.Encode(it.Input)
 				require.NoError(t, err)
-				require.NoError(t, exactjson.Check(text), "an item that can not be stored")
+				_, err = exactjson.Decode(text)
+				require.NoError(t, err, "an item that can not be stored")
 			}
 		}
 	})
@@ -372,7 +373,7 @@ func FuzzCSV(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := exactjson.Check(text); err != nil {
+			if _, err := exactjson.Decode(text); err != nil {
 				t.Fatalf("an item that can not be stored: %v", err)
 			}
 		}

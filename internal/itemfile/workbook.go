@@ -222,8 +222,10 @@ func (b *workbook) readStyles(name string) error {
 		return err
 	}
 	dates := map[int]bool{}
-	for id := 14; id <= 22; id++ { // the built-in ones
-		dates[id] = true
+	for _, builtIn := range [...][2]int{{14, 22}, {27, 36}, {50, 58}} { // the last two are those of East Asia (ECMA-376, 18.8.30)
+		for id := builtIn[0]; id <= builtIn[1]; id++ {
+			dates[id] = true
+		}
 	}
 	for _, f := range styles.Formats {
 		dates[f.ID] = isDateFormat(f.Code)

@@ -51,9 +51,7 @@ type authorizationCheck struct {
 }
 
 func (t authorizationCheckType) Compile(c *workflow.ConfigReader) workflow.Program {
-	c.Require("key")
-	c.Require("identityKey")
-	c.Require("identityValue")
+	c.Require("key", "identityKey", "identityValue")
 	c.RetryByDefault(workflow.RetryPolicy{
 		MaxAttempts: 4, InitialDelay: 500 * time.Millisecond, Factor: 2, MaxDelay: 5 * time.Second, Jitter: 0.2,
 	})

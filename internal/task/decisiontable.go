@@ -22,7 +22,7 @@ type decisionTableType struct{}
 
 func (decisionTableType) Compile(c *workflow.ConfigReader) workflow.Program {
 	c.Require("outputs", "rules")
-	b := &tableBuilder{c: c, expressions: map[cellKey]int{}}
+	b := &tableBuilder{c: c, compiled: map[cellKey]int{}}
 	b.policy = hitPolicy(c.Choice("hitPolicy", string(hitFirst), string(hitUnique), string(hitPriority), string(hitCollect)))
 	b.aggregate = aggregate(c.Choice("aggregate", string(aggregateNone), string(aggregateSum), string(aggregateMin), string(aggregateMax), string(aggregateCount)))
 	if b.policy != hitCollect && b.aggregate != aggregateNone {
@@ -51,11 +51,11 @@ func (t *table) Run(ctx context.Context, call *workflow.Call) (workflow.Result, 
 // when all of a column's cells are known, so they are kept until then.
 type tableBuilder struct {
 	table
-	c           *workflow.ConfigReader
-	cells       [][]cell // by column, then by rule
-	cellExprs   [][]int
-	expressions map[cellKey]int
-	faulty      bool // some cell could not be read, so rules cannot be compared
+	c         *workflow.ConfigReader
+	cells     [][]cell        // by column, then by rule
+	cellExprs [][]int         // likewise: of table.expressions, or -1
+	compiled  map[cellKey]int // of table.expressions
+	faulty    bool            // some cell could not be read, so rules cannot be compared
 }
 
 type cellKey struct {
@@ -232,7 +232,7 @@ func (c *column) note(read cell) {
 // cellExpression compiles an expression cell; equal ones of a column are one.
 func (b *tableBuilder) cellExpression(r *workflow.ConfigReader, index int, source string) int {
 	key := cellKey{index, strings.TrimSpace(source)}
-	if known, ok := b.expressions[key]; ok {
+	if known, ok := b.compiled[key]; ok {
 		return known
 	}
 	compiled := r.With(expression.Scope{Column: !b.columns[index].valueless}).ConditionAt(fmt.Sprintf("when[%d]", index), source)
@@ -240,9 +240,9 @@ func (b *tableBuilder) cellExpression(r *workflow.ConfigReader, index int, sourc
 		b.faulty = true
 		return -1
 	}
-	b.table.expressions = append(b.table.expressions, cellExpression{column: index, expr: compiled})
-	b.expressions[key] = len(b.table.expressions) - 1
-	return b.expressions[key]
+	b.expressions = append(b.expressions, cellExpression{column: index, expr: compiled})
+	b.compiled[key] = len(b.expressions) - 1
+	return b.compiled[key]
 }
 
 func (b *tableBuilder) readConclusion(r *workflow.ConfigReader, index int, v any) conclusion {
@@ -257,11 +257,11 @@ func (b *tableBuilder) readConclusion(r *workflow.ConfigReader, index int, v any
 			b.faulty = true
 			return conclusion{}
 		}
-		constant, ok := read.expr.Constant()
+		written, ok := read.expr.Literal()
 		if !ok {
 			return read
 		}
-		read = conclusion{present: true, value: constant}
+		read = conclusion{present: true, value: written}
 	}
 	if values := b.outputs[index].values; values != nil && indexOf(values, read.value) < 0 {
 		b.fault(r, at, "is not among the output's values")
@@ -284,7 +284,11 @@ func (b *tableBuilder) place() {
 	b.hulls = make([]span, 0, len(b.rules)*len(b.columns))
 	for i := range b.rules {
 		for j, c := range b.columns {
-			placed := condition{spans: b.axes[c.axis].place(b.cells[j][i]), expr: b.cellExprs[j][i]}
+			axis, read := b.axes[c.axis], b.cells[j][i]
+			if axis.nests(read) {
+				b.c.Warn(fmt.Sprintf("rules[%d].when[%d]", i, j), "has an entry that is within another one; a number has no separator of thousands")
+			}
+			placed := condition{spans: axis.place(read), expr: b.cellExprs[j][i]}
 			b.conditions = append(b.conditions, placed)
 			b.hulls = append(b.hulls, placed.hull())
 		}

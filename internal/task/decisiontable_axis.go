@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"sort"
@@ -239,6 +240,24 @@ func (a *axis) placeTest(t test) span {
 		}
 	}
 	return s
+}
+
+// nests reports whether an entry of a cell's list is within another, as it is in
+// >= 1,500: at least 1, or 500.
+func (a *axis) nests(c cell) bool {
+	var spans []span
+	for _, t := range c.tests {
+		if s := a.placeTest(t); s.low <= s.high && !t.outside {
+			spans = append(spans, s)
+		}
+	}
+	slices.SortFunc(spans, func(x, y span) int { return cmp.Or(cmp.Compare(x.low, y.low), cmp.Compare(y.high, x.high)) })
+	for i := 1; i < len(spans); i++ {
+		if spans[i].high <= spans[i-1].high {
+			return true
+		}
+	}
+	return false
 }
 
 // merge sorts spans, drops empty ones and joins those that touch.

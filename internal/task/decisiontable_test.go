@@ -249,6 +249,14 @@ func TestDecisionTableOverlaps(t *testing.T) {
 	}
 }
 
+func TestDecisionTableWarningsAreBounded(t *testing.T) {
+	t.Parallel()
+	rules := strings.TrimSuffix(strings.Repeat(`">= 1,500";`, 101), ";")
+	p, details := plan(t, Types(Ports{}), `[{"id":"t","type":"decision-table","config":`+overlapTable("collect", `{"field":"input.n"}`, rules)+`}]`, `[]`)
+	require.Empty(t, details)
+	require.Len(t, p.Warnings, 100)
+}
+
 func TestDecisionTableWarnings(t *testing.T) {
 	t.Parallel()
 	const nm = `{"field":"input.n"},{"field":"input.m"}`
@@ -261,6 +269,9 @@ func TestDecisionTableWarnings(t *testing.T) {
 		{"collect", `"","";"1",""`, ""},
 		{"first", `"$ > 5","";"> 6",""`, ""},
 		{"first", `"[1..5]","";"[5..6]",""`, ""},
+		{"first", `">= 1,500",""`, "tasks[0].config.rules[0].when[0]: has an entry that is within another one; a number has no separator of thousands"},
+		{"collect", `"","not(7, \"a\", (5..8])"`, "tasks[0].config.rules[0].when[1]: has an entry that is within another one; a number has no separator of thousands"},
+		{"first", `"< 1, 1, > 1","not([1..5], [4..6], null)"`, ""},
 	} {
 		p, details := plan(t, Types(Ports{}), `[{"id":"t","type":"decision-table","config":`+overlapTable(c.policy, nm, c.rules)+`}]`, `[]`)
 		require.Empty(t, details)

@@ -23,7 +23,7 @@ type delay struct {
 
 func (delayType) Compile(c *workflow.ConfigReader) workflow.Program {
 	d := &delay{
-		duration: time.Duration(c.Int("forMs", 0, 0, int(waitMax.Milliseconds()))) * time.Millisecond,
+		duration: c.Milliseconds("forMs", 0, 0, waitMax),
 		until:    c.Expression("until"),
 	}
 	switch {

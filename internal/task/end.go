@@ -70,8 +70,8 @@ func (endType) Compile(c *workflow.ConfigReader) workflow.Program {
 		e.members = append(e.members, endTree{m, tree})
 		if literal, ok := tree.Literal(); ok {
 			if err := m.read(&endResult{}, literal); err != nil {
-				at, message := place(err)
-				c.Fault(joinPath(m.name, at), "%s", message)
+				at, err := place(err)
+				c.Fault(workflow.JoinPath(m.name, at), "%s", err)
 			}
 		}
 	}
@@ -90,8 +90,8 @@ func (e *end) Run(_ context.Context, call *workflow.Call) (workflow.Result, erro
 			err = m.read(result, v)
 		}
 		if err != nil {
-			at, _ := place(err)
-			return workflow.Result{}, failureAt(codeInvalidResult, joinPath(m.name, at), unplaced(err))
+			at, err := place(err)
+			return workflow.Result{}, failureAt(codeInvalidResult, workflow.JoinPath(m.name, at), err)
 		}
 	}
 	return workflow.Result{Output: result.output, End: &result.End}, nil
@@ -110,18 +110,12 @@ func placed(err error, format string, args ...any) error {
 	return &placedError{path: fmt.Sprintf(format, args...), err: err}
 }
 
-func place(err error) (at, message string) {
+// place tells which part of a value an error is about: "" for all of it.
+func place(err error) (at string, cause error) {
 	if p, ok := errors.AsType[*placedError](err); ok {
-		return p.path, p.err.Error()
+		return p.path, p.err
 	}
-	return "", err.Error()
-}
-
-func unplaced(err error) error {
-	if p, ok := errors.AsType[*placedError](err); ok {
-		return p.err
-	}
-	return err
+	return "", err
 }
 
 var (

@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"tranche/internal/egress"
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/task"
@@ -28,21 +27,10 @@ func guidePlan(t *testing.T, file, address string) *workflow.Plan {
 	t.Helper()
 	text, err := testdata.Guide.ReadFile("guide/" + file)
 	require.NoError(t, err)
-	value, err := exactjson.Decode([]byte(strings.NewReplacer("https://bureau.example", address, "https://desk.example", address).Replace(string(text))))
-	require.NoError(t, err)
-	body, ok := value.(map[string]any)
-	require.True(t, ok)
-	open, err := egress.ParseAllow("127.0.0.0/8")
-	require.NoError(t, err)
-	types := task.Types(task.Ports{HTTP: egress.New(open), RevealSecret: func(context.Context, uuid.UUID, string) (task.Secret, bool, error) {
+	services := strings.NewReplacer("https://bureau.example", address, "https://desk.example", address)
+	return planOf(t, services.Replace(string(text)), task.Ports{RevealSecret: func(context.Context, uuid.UUID, string) (task.Secret, bool, error) {
 		return task.Secret{Value: "the bureau's key", Bound: func(*url.URL) bool { return true }}, true, nil
 	}})
-	definition, details := workflow.Parse(body["inputSchema"], body["tasks"], body["edges"], types)
-	require.Empty(t, details)
-	plan, err := workflow.Compile(definition, types)
-	require.NoError(t, err)
-	require.Empty(t, plan.Warnings)
-	return plan
 }
 
 func TestGuide(t *testing.T) {

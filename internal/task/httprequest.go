@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tranche/internal/egress"
@@ -79,7 +80,7 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	// timeoutMs is every task's; here it also bounds the request, which waits
 	// at most so long where it is absent.
 	c.TimeoutMax(egress.TimeoutMax)
-	r.timeout = time.Duration(c.Int("timeoutMs", int(egress.TimeoutDefault.Milliseconds()), 1, int(egress.TimeoutMax.Milliseconds()))) * time.Millisecond
+	r.timeout = c.Milliseconds("timeoutMs", egress.TimeoutDefault, 1, egress.TimeoutMax)
 	c.DataSource(c.Text("source"))
 	c.RetryByDefault(workflow.RetryPolicy{
 		MaxAttempts: 3, InitialDelay: 500 * time.Millisecond, Factor: 2, MaxDelay: 30 * time.Second, Jitter: 0.2,
@@ -150,20 +151,11 @@ func isHeaderName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && !isOneOf(c, "!#$%&'*+-.^_`|~") {
+		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
 			return false
 		}
 	}
 	return name != ""
-}
-
-func isOneOf(c byte, set string) bool {
-	for i := range len(set) {
-		if set[i] == c {
-			return true
-		}
-	}
-	return false
 }
 
 // Effect is true: the request reaches outside.
@@ -224,7 +216,7 @@ func (r *httpRequest) unanswered(ctx context.Context, call *workflow.Call, err e
 		return err
 	}
 	r.log.InfoContext(ctx, "an http-request got no answer",
-		"executionId", call.ExecutionID, "task", call.Path, "attempt", call.Attempt, "error", err)
+		"executionId", call.Env.ExecutionID, "task", call.Env.Path, "attempt", call.Attempt, "error", err)
 	result := &workflow.TaskError{
 		Code:    workflow.CodeExternalService,
 		Message: "the service could not be reached or gave no usable answer",

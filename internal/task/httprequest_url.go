@@ -74,7 +74,7 @@ func cutOutside(text, characters string) (before, after string) {
 			inside = true
 		case strings.HasPrefix(text[i:], "}}"):
 			inside = false
-		case !inside && isOneOf(text[i], characters):
+		case !inside && strings.IndexByte(characters, text[i]) >= 0:
 			return text[:i], text[i+1:]
 		}
 	}

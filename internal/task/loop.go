@@ -21,7 +21,7 @@ func (loopType) Compile(c *workflow.ConfigReader) workflow.Program {
 	nest := &workflow.Nest{
 		Kind:          workflow.NestLoop,
 		Until:         c.With(inner).Condition("until"),
-		Delay:         time.Duration(c.Int("delayMs", 0, 0, int(loopDelayMax.Milliseconds()))) * time.Millisecond,
+		Delay:         c.Milliseconds("delayMs", 0, 0, loopDelayMax),
 		IterationsMax: c.Int("maxIterations", iterationsDefault, 1, workflow.IterationsMax),
 		Graph:         c.Graph(inner),
 	}

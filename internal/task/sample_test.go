@@ -29,13 +29,20 @@ func samplePlan(t *testing.T, file, bureauURL string) *workflow.Plan {
 	t.Helper()
 	text, err := testdata.Workflows.ReadFile(path.Join("workflows", file))
 	require.NoError(t, err)
-	value, err := exactjson.Decode([]byte(strings.ReplaceAll(string(text), testdata.BureauURL, bureauURL)))
+	return planOf(t, strings.ReplaceAll(string(text), testdata.BureauURL, bureauURL), task.Ports{FindAuthorization: consented})
+}
+
+// planOf compiles a definition without faults, whose requests may go to this machine.
+func planOf(t *testing.T, text string, ports task.Ports) *workflow.Plan {
+	t.Helper()
+	value, err := exactjson.Decode([]byte(text))
 	require.NoError(t, err)
 	body, ok := value.(map[string]any)
 	require.True(t, ok)
-	exceptions, err := egress.ParseAllow("127.0.0.0/8")
+	open, err := egress.ParseAllow("127.0.0.0/8")
 	require.NoError(t, err)
-	types := task.Types(task.Ports{HTTP: egress.New(exceptions), FindAuthorization: consented})
+	ports.HTTP = egress.New(open)
+	types := task.Types(ports)
 	definition, details := workflow.Parse(body["inputSchema"], body["tasks"], body["edges"], types)
 	require.Empty(t, details)
 	plan, err := workflow.Compile(definition, types)

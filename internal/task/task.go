@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 
 	"tranche/internal/egress"
 	"tranche/internal/expression"
@@ -21,7 +20,7 @@ import (
 // Ports are what programs reach the outside through.
 type Ports struct {
 	HTTP *egress.Client
-	// RevealSecret opens the secrets that requests carry; nil where there are none.
+	// RevealSecret opens the secrets that requests carry.
 	RevealSecret RevealSecret
 	// FindAuthorization answers authorization-check.
 	FindAuthorization FindAuthorization
@@ -69,16 +68,8 @@ func failureAt(code, path string, err error) *workflow.TaskError {
 		return failure(code, "%s: %s", path, err)
 	}
 	at := *inExpression
-	at.Path = joinPath(path, at.Path)
+	at.Path = workflow.JoinPath(path, at.Path)
 	return failure(workflow.CodeExpression, "%s", at.Error())
-}
-
-// joinPath leads from an object's path to a place inside it.
-func joinPath(path, inside string) string {
-	if path == "" || inside == "" || strings.HasPrefix(inside, "[") {
-		return path + inside
-	}
-	return path + "." + inside
 }
 
 func sortedNames[V any](members map[string]V) []string {

@@ -68,8 +68,8 @@ func callWith(tb testing.TB, input string) *workflow.Call {
 	tb.Helper()
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	return &workflow.Call{
-		Env:         &expression.Env{Input: decode(tb, input), Now: at, ExecutionID: "e1", Path: "t"},
-		ExecutionID: "e1", Path: "t", Attempt: 1, At: at,
+		Env:     &expression.Env{Input: decode(tb, input), Now: at, ExecutionID: "e1", Path: "t"},
+		Attempt: 1, At: at,
 	}
 }
 

@@ -1,10 +1,6 @@
 package task
 
-import (
-	"time"
-
-	"tranche/internal/workflow"
-)
+import "tranche/internal/workflow"
 
 // waitMax bounds a wait; no execution lasts longer.
 const waitMax = workflow.TimeoutAsyncMax
@@ -14,7 +10,7 @@ type waitForSignalType struct{}
 
 func (waitForSignalType) Compile(c *workflow.ConfigReader) workflow.Program {
 	c.Wait(&workflow.Wait{
-		Timeout: time.Duration(c.Int("timeoutMs", 0, 1, int(waitMax.Milliseconds()))) * time.Millisecond,
+		Timeout: c.Milliseconds("timeoutMs", 0, 1, waitMax),
 		Schema:  c.Schema("schema"),
 	})
 	return declared{}

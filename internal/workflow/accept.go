@@ -148,7 +148,7 @@ func (a *acceptor) take(types *jsonschema.Types) {
 	a.number = a.number || a.isWhole
 }
 
-// restrict reads what scalars are held to besides numbers.
+// restrict reads the format of texts and the values that are allowed.
 func (a *acceptor) restrict(s *jsonschema.Schema) {
 	if s.Format != nil {
 		a.format = s.Format.Validate

@@ -9,8 +9,13 @@ import (
 	"tranche/internal/fault"
 )
 
-// faultsMax bounds the faults that are collected; answers show fewer.
-const faultsMax = 100
+const (
+	// faultsMax bounds the faults that are collected; answers show fewer.
+	faultsMax = 100
+	// warningsMax bounds the warnings, which are kept with the plan and shown all: each
+	// cell of a decision table may have one.
+	warningsMax = 100
+)
 
 // Time limits of a workflow (decisions 3.4).
 const (
@@ -60,8 +65,8 @@ func References(def Definition, types map[string]TaskType) []Reference {
 // nested graphs.
 type compiler struct {
 	types map[string]TaskType
-	// only, where set, leaves out faults with another sub-code.
-	only     fault.SubCode
+	// isDraft leaves out all faults but members of a wrong type.
+	isDraft  bool
 	ids      map[string]string // path of the task that has the id
 	faults   []fault.Detail
 	warnings []fault.Detail
@@ -113,7 +118,7 @@ func (c *compiler) fault(path string, code fault.SubCode, format string, args ..
 // report keeps a fault once, though a task type and the compiler may both read
 // the member that has it.
 func (c *compiler) report(detail fault.Detail) {
-	wanted := c.only == "" || c.only == detail.SubCode
+	wanted := !c.isDraft || detail.SubCode == fault.InvalidFieldType
 	if wanted && len(c.faults) < faultsMax && !slices.Contains(c.faults, detail) {
 		c.faults = append(c.faults, detail)
 	}

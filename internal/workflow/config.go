@@ -32,7 +32,7 @@ type ConfigReader struct {
 // Drafting reports whether only the types of members matter, as at the write of
 // a draft. Expressions are not compiled then, and what a whole config shows need
 // not be found out.
-func (c *ConfigReader) Drafting() bool { return c.task.compiler.only != "" }
+func (c *ConfigReader) Drafting() bool { return c.task.compiler.isDraft }
 
 // Has reports whether the member is there and not null.
 func (c *ConfigReader) Has(name string) bool { return c.members[name] != nil }
@@ -53,7 +53,7 @@ func (c *ConfigReader) Require(names ...string) {
 	}
 	for _, name := range names {
 		if !c.Has(name) {
-			c.task.compiler.fault(join(c.path, name), fault.MissingRequiredField, "is required")
+			c.task.compiler.fault(JoinPath(c.path, name), fault.MissingRequiredField, "is required")
 		}
 	}
 }
@@ -113,6 +113,11 @@ func (c *ConfigReader) Int(name string, absent, least, most int) int {
 	return n
 }
 
+// Milliseconds reads a time between least milliseconds and most.
+func (c *ConfigReader) Milliseconds(name string, absent time.Duration, least int, most time.Duration) time.Duration {
+	return time.Duration(c.Int(name, int(absent.Milliseconds()), least, int(most.Milliseconds()))) * time.Millisecond
+}
+
 // Float reads a number within [least, most] that is not money: a factor, a share.
 func (c *ConfigReader) Float(name string, absent, least, most float64) float64 {
 	c.note(name, ConfigSchema{Type: "number", Minimum: &least, Maximum: &most})
@@ -141,7 +146,7 @@ func (c *ConfigReader) Object(name string) *ConfigReader {
 	if members == nil {
 		return nil
 	}
-	return c.task.reader(join(c.path, name), members, c.scope)
+	return c.task.reader(JoinPath(c.path, name), members, c.scope)
 }
 
 // Objects reads an array of objects; faulty items are left out.
@@ -154,7 +159,7 @@ func (c *ConfigReader) Objects(name string) []*ConfigReader {
 	items := c.List(name)
 	readers := make([]*ConfigReader, 0, len(items))
 	for i, item := range items {
-		path := fmt.Sprintf("%s[%d]", join(c.path, name), i)
+		path := fmt.Sprintf("%s[%d]", JoinPath(c.path, name), i)
 		members, ok := item.(map[string]any)
 		if !ok {
 			c.task.compiler.fault(path, fault.InvalidFieldType, "must be an object")
@@ -228,7 +233,7 @@ func (c *ConfigReader) Template(name string) *expression.Template {
 		c.Fault(name, "%s", err)
 		return nil
 	}
-	c.task.refer(join(c.path, name), template)
+	c.task.refer(JoinPath(c.path, name), template)
 	return template
 }
 
@@ -253,7 +258,7 @@ func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression 
 		c.Fault(path, "%s", err)
 		return nil
 	}
-	c.task.refer(join(c.path, path), compiled)
+	c.task.refer(JoinPath(c.path, path), compiled)
 	return compiled
 }
 
@@ -264,12 +269,12 @@ func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
 	}
 	tree, faults := expression.CompileTree(value, c.scope)
 	for _, f := range faults {
-		c.Fault(join(path, f.Path), "%s", f.Err)
+		c.Fault(JoinPath(path, f.Path), "%s", f.Err)
 	}
 	if len(faults) > 0 {
 		return nil
 	}
-	c.task.refer(join(c.path, path), tree)
+	c.task.refer(JoinPath(c.path, path), tree)
 	return tree
 }
 
@@ -288,7 +293,7 @@ func (c *ConfigReader) Otherwise(name string) string {
 func (c *ConfigReader) named(name string, conditional bool) string {
 	id := c.Text(name)
 	if _, present := c.members[name].(string); present {
-		c.task.named = append(c.task.named, namedEdge{path: join(c.path, name), target: id, conditional: conditional})
+		c.task.named = append(c.task.named, namedEdge{path: JoinPath(c.path, name), target: id, conditional: conditional})
 	}
 	return id
 }
@@ -303,8 +308,8 @@ func (c *ConfigReader) Graph(extra expression.Scope) *Graph {
 	}
 	c.Require("tasks")
 	s := structure{}
-	tasks := s.tasks(join(c.path, "tasks"), c.Value("tasks"))
-	edges := s.edges(join(c.path, "edges"), c.Value("edges"))
+	tasks := s.tasks(JoinPath(c.path, "tasks"), c.Value("tasks"))
+	edges := s.edges(JoinPath(c.path, "edges"), c.Value("edges"))
 	for _, detail := range s.details {
 		c.task.compiler.report(detail)
 	}
@@ -346,7 +351,7 @@ func (c *ConfigReader) Schema(name string) *PayloadSchema {
 	if document == nil {
 		return nil
 	}
-	compiled := c.task.compiler.schema(join(c.path, name), document)
+	compiled := c.task.compiler.schema(JoinPath(c.path, name), document)
 	if compiled == nil {
 		return nil
 	}
@@ -371,12 +376,14 @@ func (c *ConfigReader) Waits() { c.task.compiler.waits = true }
 
 // Fault records a fault at path within this object; empty for the object itself.
 func (c *ConfigReader) Fault(path, format string, args ...any) {
-	c.task.compiler.fault(join(c.path, path), "", format, args...)
+	c.task.compiler.fault(JoinPath(c.path, path), "", format, args...)
 }
 
 // Warn records a warning at path within this object.
 func (c *ConfigReader) Warn(path, format string, args ...any) {
-	c.task.compiler.warnings = append(c.task.compiler.warnings, c.detail(path, format, args...))
+	if all := &c.task.compiler.warnings; len(*all) < warningsMax {
+		*all = append(*all, c.detail(path, format, args...))
+	}
 }
 
 // Refuse records at path within this object what is a fault when the workflow is
@@ -386,7 +393,7 @@ func (c *ConfigReader) Refuse(path, format string, args ...any) {
 }
 
 func (c *ConfigReader) detail(path, format string, args ...any) fault.Detail {
-	return fault.Detail{Field: join(c.path, path), Message: fmt.Sprintf(format, args...)}
+	return fault.Detail{Field: JoinPath(c.path, path), Message: fmt.Sprintf(format, args...)}
 }
 
 // read gives a member of one JSON type, its zero value where absent or of another.
@@ -394,13 +401,13 @@ func read[T any](c *ConfigReader, name, what string) T {
 	v := c.Value(name)
 	typed, ok := v.(T)
 	if !ok && v != nil {
-		c.task.compiler.fault(join(c.path, name), fault.InvalidFieldType, "must be %s", what)
+		c.task.compiler.fault(JoinPath(c.path, name), fault.InvalidFieldType, "must be %s", what)
 	}
 	return typed
 }
 
-// join writes a path within a path.
-func join(path, inner string) string {
+// JoinPath writes a path within a path: a.b, a[0].
+func JoinPath(path, inner string) string {
 	if path == "" || inner == "" || inner[0] == '[' {
 		return path + inner
 	}

@@ -69,7 +69,7 @@ func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition
 		return def, s.details
 	}
 	// The compiler finds wrong types in configs; what else it finds a draft may have.
-	c := compiler{types: types, ids: map[string]string{}, only: fault.InvalidFieldType}
+	c := compiler{types: types, ids: map[string]string{}, isDraft: true}
 	c.graph("", def.Tasks, def.Edges, nil)
 	return def, append(s.details, c.faults...)
 }

@@ -32,12 +32,10 @@ type Program interface {
 
 // Call is what one run of a program sees.
 type Call struct {
-	// Env is what the task's expressions see; Env.Now is the time the task
+	// Env is what the task's expressions see, and names the execution and the path of
+	// the task's run within it: score, each[3].score. Env.Now is the time the task
 	// began, the same in every attempt and after a crash.
-	Env         *expression.Env
-	ExecutionID string
-	// Path names the task's run within the execution: score, each[3].score.
-	Path string
+	Env *expression.Env
 	// KeyAttempt is that of the execution which IdempotencyKey names; 0: none.
 	KeyAttempt int
 	Attempt    int // automatic retries count from 1
@@ -52,7 +50,7 @@ type Call struct {
 // IdempotencyKey names the call to the outside; it stays the same over automatic
 // retries and crashes (decisions 4.4).
 func (c *Call) IdempotencyKey() string {
-	key := c.ExecutionID + "/" + c.Path
+	key := c.Env.ExecutionID + "/" + c.Env.Path
 	if c.KeyAttempt > 0 {
 		key += "/" + strconv.Itoa(c.KeyAttempt)
 	}

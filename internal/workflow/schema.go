@@ -67,7 +67,7 @@ func (p *Plan) FillsDefaults() bool { return p.schema.defaults }
 func (c *compiler) schema(path string, document map[string]any) *schema {
 	draft, ok := schemaDraft(document)
 	if !ok {
-		c.fault(join(path, "$schema"), "", "must be JSON Schema 2020-12 or draft-07")
+		c.fault(JoinPath(path, "$schema"), "", "must be JSON Schema 2020-12 or draft-07")
 		return nil
 	}
 	loader := jsonschema.NewCompiler()
@@ -157,7 +157,7 @@ func mismatches(err error, value any, prefix string) []fault.Detail {
 				collect(cause)
 			}
 		default:
-			path := join(prefix, pathOf(value, e.InstanceLocation))
+			path := JoinPath(prefix, pathOf(value, e.InstanceLocation))
 			details = append(details, explain(k, path)...)
 		}
 	}
@@ -179,7 +179,7 @@ func pathOf(value any, location []string) string {
 				value = v[i]
 			}
 		case map[string]any:
-			path = join(path, segment)
+			path = JoinPath(path, segment)
 			value = v[segment]
 		}
 	}
@@ -194,7 +194,7 @@ func explain(k jsonschema.ErrorKind, path string) []fault.Detail {
 	each := func(names []string, message string) []fault.Detail {
 		var details []fault.Detail
 		for _, name := range names {
-			details = append(details, fault.Detail{Field: join(path, name), Message: message})
+			details = append(details, fault.Detail{Field: JoinPath(path, name), Message: message})
 		}
 		return details
 	}

@@ -97,7 +97,7 @@ func (t *taskConfig) refer(path string, from reads) {
 // common reads what every config may have (decisions 4.3).
 func (t *taskConfig) common() {
 	t.task.When = t.root.Condition("when")
-	t.task.Timeout = milliseconds(t.root, "timeoutMs", 0, 1, t.timeout)
+	t.task.Timeout = t.root.Milliseconds("timeoutMs", 0, 1, t.timeout)
 	if retry := t.root.Object("retry"); retry != nil {
 		t.retry(retry)
 	}
@@ -111,7 +111,7 @@ func (t *taskConfig) common() {
 		onError.Require("goto")
 		onError.Goto("goto")
 	default:
-		t.compiler.fault(join(t.root.path, "onError"), fault.InvalidFieldType, "must be fail, continue or an object with goto")
+		t.compiler.fault(JoinPath(t.root.path, "onError"), fault.InvalidFieldType, "must be fail, continue or an object with goto")
 	}
 }
 
@@ -121,9 +121,9 @@ func (t *taskConfig) retry(c *ConfigReader) {
 		*p = DefaultRetry(retryAttemptsAsked)
 	}
 	p.MaxAttempts = c.Int("maxAttempts", p.MaxAttempts, 1, retryAttemptsMax)
-	p.InitialDelay = milliseconds(c, "initialDelayMs", p.InitialDelay, 0, retryDelayMax)
+	p.InitialDelay = c.Milliseconds("initialDelayMs", p.InitialDelay, 0, retryDelayMax)
 	p.Factor = c.Float("factor", p.Factor, 1, retryFactorMax)
-	p.MaxDelay = milliseconds(c, "maxDelayMs", max(p.MaxDelay, p.InitialDelay), 0, retryDelayMax)
+	p.MaxDelay = c.Milliseconds("maxDelayMs", max(p.MaxDelay, p.InitialDelay), 0, retryDelayMax)
 	p.Jitter = c.Float("jitter", p.Jitter, 0, 1)
 	codes := c.List("retryOn")
 	if len(codes) > retryOnMax {
@@ -138,10 +138,6 @@ func (t *taskConfig) retry(c *ConfigReader) {
 		}
 		p.RetryOn = append(p.RetryOn, text)
 	}
-}
-
-func milliseconds(c *ConfigReader, name string, absent time.Duration, least int, most time.Duration) time.Duration {
-	return time.Duration(c.Int(name, int(absent.Milliseconds()), least, int(most.Milliseconds()))) * time.Millisecond
 }
 
 // unread reports the members that nobody read.
@@ -184,8 +180,8 @@ func (t *taskConfig) checkRefs() {
 // resolveEdges checks the edges that the config names and sets which edges
 // success and passing over take.
 func (t *taskConfig) resolveEdges() {
-	onErrorPath := join(t.root.path, "onError.goto")
-	named, conditional, otherwise := map[int]bool{}, map[int]bool{}, map[int]bool{}
+	onErrorPath := JoinPath(t.root.path, "onError.goto")
+	conditional, otherwise := map[int]bool{}, map[int]bool{}
 	onError := -1
 	for _, edge := range t.named {
 		target, ok := t.graph.graph.Index(edge.target)
@@ -200,7 +196,6 @@ func (t *taskConfig) resolveEdges() {
 			onError = target
 			t.task.OnError.Goto = target
 		}
-		named[target] = true
 		if edge.conditional {
 			conditional[target] = true
 		} else {
@@ -208,7 +203,7 @@ func (t *taskConfig) resolveEdges() {
 		}
 	}
 	for _, target := range t.task.Targets {
-		if t.onlyNamed && !named[target] {
+		if t.onlyNamed && !conditional[target] && !otherwise[target] {
 			edge := t.graph.edges[[2]int{t.task.Index, target}]
 			t.compiler.fault(t.graph.edgePath(edge), "", "is named by no case and no default of its source")
 		}

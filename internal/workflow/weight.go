@@ -5,10 +5,12 @@ import "sync/atomic"
 const (
 	// weightUnknown is assumed of a plan of which nothing has ended yet.
 	weightUnknown = 1 << 20
-	// weightFailed is assumed of executions that failed: what was not answered says
-	// nothing of answers, nor do they stay at a few at a time for that.
+	// weightFailed is what an execution that failed weighs at least, unless its plan
+	// weighs less: a call without an answer says nothing of answers. It is less than
+	// weightUnknown, so that executions that only fail do not stay a few at a time.
 	weightFailed = 128 << 10
-	// weightShare is how much of the weight the execution that ended last makes.
+	// weightShare is into how many parts the weight is divided, one of which is that of
+	// the execution that ended last.
 	weightShare = 32
 )
 

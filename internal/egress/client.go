@@ -1,7 +1,7 @@
 // Package egress sends requests to addresses that tenants give. It refuses
 // every address that is not public unless the operator opened it, and bounds
-// the time and memory that a request may cost whatever the other side does
-// (design/security.md 11). It must not know workflows, tasks or tenants.
+// the time and memory that a request may cost whatever the other side does. It must
+// not know workflows, tasks or tenants.
 package egress
 
 import (
@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,9 @@ type Response struct {
 type Client struct {
 	http      *http.Client
 	transport *transport
+
+	clock func() time.Time // nil before Report
+	ended func(outcome string, took time.Duration)
 }
 
 // New returns a client that reaches public addresses and those that are open
@@ -92,12 +96,23 @@ func New(open Exceptions) *Client {
 	return &Client{transport: t, http: &http.Client{Transport: t, CheckRedirect: redirect}}
 }
 
+// Report has ended told of every request and how long it took: of an answer the class
+// of its status ("2xx"), else the Reason, or "cancelled". It is called before the
+// first Do.
+func (c *Client) Report(clock func() time.Time, ended func(outcome string, took time.Duration)) {
+	c.clock, c.ended = clock, ended
+}
+
 // Close closes the connections that are kept for later requests.
 func (c *Client) Close() { c.transport.close() }
 
 // Do sends a request and reads the whole answer, of whatever status. An error
 // is an *Error, or the context's own when the caller cancelled.
-func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
+func (c *Client) Do(ctx context.Context, req Request) (response *Response, err error) {
+	if c.ended != nil {
+		begun := c.clock()
+		defer func() { c.ended(outcome(response, err), c.clock().Sub(begun)) }()
+	}
 	timeout := min(req.Timeout, TimeoutMax)
 	if timeout <= 0 {
 		timeout = TimeoutDefault
@@ -110,7 +125,7 @@ func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
 	if err != nil {
 		return nil, &Error{Reason: Malformed, cause: err}
 	}
-	response, err := c.exchange(httpRequest, req.ResponseBytesMax)
+	response, err = c.exchange(httpRequest, req.ResponseBytesMax)
 	if err != nil {
 		err = classify(ctx, bounded, err, p.isConnected.Load())
 	}
@@ -120,6 +135,19 @@ func (c *Client) Do(ctx context.Context, req Request) (*Response, error) {
 		}
 	}
 	return response, err
+}
+
+// outcome names what came of a request.
+func outcome(response *Response, err error) string {
+	failed, isFailed := errors.AsType[*Error](err)
+	switch {
+	case isFailed:
+		return string(failed.Reason)
+	case response == nil:
+		return "cancelled"
+	default:
+		return strconv.Itoa(response.Status/100) + "xx"
+	}
 }
 
 // progress is what the context of a request knows of it.

@@ -203,47 +203,6 @@ func TestRebindingIsRefused(t *testing.T) {
 	require.Zero(t, connections.Load())
 }
 
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	port, connections := canary(t, "127.0.0.1:0")
-	for _, target := range []string{"http://127.0.0.1:" + port, "//localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "file:///etc/passwd", "/loop", "http://[::1", "/%zz"} {
-		server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Location", target)
-			w.WriteHeader(http.StatusFound)
-		})
-		answer, err := client.Do(t.Context(), Request{Method: "GET", URL: server.URL})
-		require.NoError(t, err)
-		require.Equal(t, http.StatusFound, answer.Status)
-	}
-	require.Zero(t, connections.Load())
-}
-
-// Credentials that were dropped on the way are not taken up again where it leads back.
-func TestCredentialsEndWithTheirOrigin(t *testing.T) {
-	t.Parallel()
-	var origin, elsewhere *httptest.Server
-	elsewhere, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, origin.URL+"/end", http.StatusFound)
-	})
-	seen := map[string]string{}
-	origin, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
-		seen[r.URL.Path] = strings.TrimSpace(r.Header.Get("X-Api-Key") + " " + r.Header.Get("Authorization"))
-		switch r.URL.Path {
-		case "/within":
-			http.Redirect(w, r, "/away", http.StatusFound)
-		case "/away":
-			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
-		}
-	})
-	answer, err := openAt(t, "127.0.0.1").Do(t.Context(), Request{
-		Method: "GET", URL: origin.URL + "/within", Redirects: 3,
-		Header: http.Header{"X-Api-Key": {"key"}, "Authorization": {"Bearer token"}},
-	})
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, answer.Status)
-	require.Equal(t, map[string]string{"/within": "key Bearer token", "/away": "key Bearer token", "/end": ""}, seen)
-}
-
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	port, connections := canary(t, "127.0.0.1:0")
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+port)
@@ -439,9 +398,11 @@ func TestUnreachable(t *testing.T) {
 	open, err := ParseAllow(address)
 	require.NoError(t, err)
 	client := New(open)
-	_, err = client.Do(t.Context(), Request{Method: "GET", URL: "http://" + address + "/?token=hidden"})
-	requireReason(t, Unreachable, err)
-	require.NotContains(t, err.Error(), "hidden")
+	for _, redirects := range []int{0, 1} {
+		_, err = client.Do(t.Context(), Request{Method: "GET", URL: "http://" + address + "/?token=hidden", Redirects: redirects})
+		requireReason(t, Unreachable, err)
+		require.NotContains(t, err.Error(), "hidden")
+	}
 
 	server, client := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err = client.Do(t.Context(), Request{Method: "GET", URL: strings.Replace(server.URL, "http:", "https:", 1)})
@@ -490,11 +451,43 @@ func TestPostIsNeverRepeatedSilently(t *testing.T) {
 			}
 		}
 	})
-	_, err := client.Do(t.Context(), Request{Method: "GET", URL: server.URL})
-	require.NoError(t, err)
-	_, err = client.Do(t.Context(), Request{
-		Method: "POST", URL: server.URL, Header: http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}, Body: []byte("pay"),
+	for _, body := range [][]byte{[]byte("pay"), make([]byte, 2*sentWholeMax)} { // the large one is net/http's to send
+		posts.Store(0)
+		_, err := client.Do(t.Context(), Request{Method: "PUT", URL: server.URL, Body: body})
+		require.NoError(t, err)
+		_, err = client.Do(t.Context(), Request{
+			Method: "POST", URL: server.URL, Header: http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}, Body: body,
+		})
+		requireReason(t, Broken, err)
+		require.EqualValues(t, 1, posts.Load())
+	}
+}
+
+// Whoever counts is told what came of each request, in a few words.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			<-r.Context().Done()
+		}
+		w.WriteHeader(http.StatusBadGateway)
 	})
-	requireReason(t, Broken, err)
-	require.EqualValues(t, 1, posts.Load())
+	var outcomes []string
+	client.Report(time.Now, func(outcome string, took time.Duration) {
+		require.Positive(t, took)
+		outcomes = append(outcomes, outcome)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cancelled, cancelIt := context.WithCancel(ctx)
+	time.AfterFunc(50*time.Millisecond, cancelIt)
+	for _, c := range []struct {
+		ctx context.Context //nolint:containedctx // a row of a table
+		url string
+	}{
+		{ctx, server.URL}, {ctx, "http://169.254.169.254/"}, {ctx, "http://127.0.0.1:1/"}, {ctx, "ftp://example.com"}, {cancelled, server.URL + "/hang"},
+	} {
+		_, _ = client.Do(c.ctx, Request{Method: http.MethodGet, URL: c.url})
+	}
+	require.Equal(t, []string{"5xx", "refused", "refused", "malformed", "cancelled"}, outcomes)
 }

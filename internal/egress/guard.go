@@ -43,8 +43,8 @@ func isTCP(network string) bool { return network == "tcp4" || network == "tcp6" 
 
 // CheckURL reports why a request must not be sent to an address, as a message
 // that is safe to show: it must be absolute, http or https, with a host and
-// without credentials (design/security.md 11). Whether the host may be
-// reached is only known when it is dialled.
+// without credentials. Whether the host may be reached is only known when it is
+// dialled.
 func CheckURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":

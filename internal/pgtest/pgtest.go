@@ -50,10 +50,11 @@ func URL(tb testing.TB) string {
 	return create(tb, "TEMPLATE "+template)
 }
 
-// EmptyURL is URL for a database without any migration.
-func EmptyURL(tb testing.TB) string {
+// EmptyURL is URL for a database without any migration, made with the given options
+// of CREATE DATABASE.
+func EmptyURL(tb testing.TB, options ...string) string {
 	tb.Helper()
-	return create(tb, "")
+	return create(tb, strings.Join(options, " "))
 }
 
 // ServiceURL is the connection string of a user who has what a service needs on

@@ -19,6 +19,7 @@ const (
 	codeSerializationFailure = "40001"
 	codeDeadlockDetected     = "40P01"
 	codeReadOnlyTransaction  = "25006" // a standby, during failover
+	codeNotSupported         = "0A000" // there, of an unlogged table; elsewhere of a plan whose table has just changed
 	codeLockNotAvailable     = "55P03"
 	codeQueryCanceled        = "57014" // statement_timeout
 	codeIdleInTransaction    = "25P03"
@@ -66,7 +67,7 @@ func translateCode(err error, code string) error {
 	switch code {
 	case codeSerializationFailure, codeDeadlockDetected, codeLockNotAvailable, codeQueryCanceled, codeIdleInTransaction, codeTransactionTimeout:
 		return fault.Wrap(err, fault.Unavailable, "the service is busy").WithRetryAfter(retryAfterBusy)
-	case codeReadOnlyTransaction:
+	case codeReadOnlyTransaction, codeNotSupported:
 		return fault.Wrap(err, fault.Unavailable, "the database is not available").WithRetryAfter(retryAfterAway)
 	}
 	switch code[:2] {

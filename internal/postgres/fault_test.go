@@ -31,6 +31,7 @@ func TestTranslateCodes(t *testing.T) {
 		"08006": 5 * time.Second, // connection failure
 		"58030": 5 * time.Second, // input or output error
 		"25006": 5 * time.Second, // read-only: a standby
+		"0A000": 5 * time.Second, // unlogged tables of a standby
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()

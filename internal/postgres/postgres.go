@@ -5,8 +5,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +29,7 @@ const (
 	idleTxTimeMax    = 60 * time.Second // between two statements of a transaction
 	connLifetimeMax  = time.Hour
 	connIdleTimeMax  = 10 * time.Minute
+	connReadOnlyMax  = 5 * time.Second // of a connection that cannot write
 )
 
 // Config says how many connections to which database.
@@ -123,11 +126,14 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	config.MaxConnIdleTime = connIdleTimeMax
 	config.ConnConfig.Tracer = limits{statementTimeMax: options.StatementTimeMax}
 	unscoped := options.Unscoped.scope()
-	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkConn(ctx, conn); err != nil {
+			return err
+		}
 		scanInUTC(conn)
 		registerUUID(conn.TypeMap())
 		registerArrays(conn.TypeMap())
-		conn.PgConn().CustomData()[sessionKey] = &session{unscoped: unscoped, current: unscoped}
+		conn.PgConn().CustomData()[sessionKey] = &session{began: time.Now(), unscoped: unscoped, current: unscoped}
 		return nil
 	}
 	config.PrepareConn = prepareConn
@@ -145,10 +151,41 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
+// setConn sets what statements rely on, whatever the server, the database or the
+// user has as a default.
 func setConn(config *pgx.ConnConfig, name string) {
 	config.ConnectTimeout = connectTimeMax
-	config.RuntimeParams["application_name"] = name
-	config.RuntimeParams["timezone"] = "UTC"
+	maps.Copy(config.RuntimeParams, map[string]string{
+		"application_name": name,
+		"timezone":         "UTC",
+		"client_encoding":  "UTF8",
+		"search_path":      "public",
+		// Without it a statement fails that policies would restrict.
+		"row_security": "on",
+		// Functions of the schema compare names as they are.
+		"quote_all_identifiers": "off",
+		// Statements lock what they decide on, and read again what changed meanwhile.
+		"default_transaction_isolation": "read committed",
+	})
+}
+
+// checkConn refuses a connection on which statements would not do what they say: to a
+// database that does not know characters, or through a pooler that has dropped
+// what the connection was to begin with, the role above all, which keeps tenants apart.
+func checkConn(ctx context.Context, conn *pgx.Conn) error {
+	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
+		return fmt.Errorf("the database's encoding is %s and has to be UTF8: make one WITH ENCODING 'UTF8' TEMPLATE template0", encoding)
+	}
+	wanted, set := conn.Config().RuntimeParams["role"], ""
+	if wanted == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeMax)
+	defer cancel()
+	if err := conn.QueryRow(ctx, "SELECT current_setting('role')").Scan(&set); err != nil || set == wanted {
+		return err
+	}
+	return errors.New("what is between this program and PostgreSQL drops the settings that a connection begins with: connect to PostgreSQL itself")
 }
 
 // planByKeys has statements find their rows by the keys that they name, whatever

@@ -1,10 +1,15 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/fault"
@@ -64,4 +69,94 @@ func TestPoolsCallersDoNotWaitForever(t *testing.T) {
 	defer cancel()
 	_, err = pool.Exec(ctx, "SELECT pg_sleep(5.5)")
 	require.NoError(t, err)
+}
+
+// What statements rely on holds whatever the defaults of the database are.
+func TestConnectionsHaveSettingsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	url := pgtest.EmptyURL(t)
+	alter(t, url, "search_path = ''", "client_encoding = 'LATIN1'", "row_security = off", "quote_all_identifiers = on",
+		"default_transaction_isolation = 'serializable'", "timezone = 'Asia/Kathmandu'")
+	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAsUser})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	var got string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT string_agg(current_setting(name), ', ' ORDER BY place)
+		FROM unnest(ARRAY['search_path', 'client_encoding', 'row_security', 'quote_all_identifiers', 'transaction_isolation', 'timezone'])
+			WITH ORDINALITY AS wanted (name, place)`).Scan(&got))
+	require.Equal(t, "public, UTF8, on, off, read committed, UTC", got)
+}
+
+func TestConnectionsRefuseAnEncoding(t *testing.T) {
+	t.Parallel()
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.EmptyURL(t, "ENCODING 'LATIN1'", "LOCALE 'C'", "TEMPLATE template0")})
+	require.ErrorContains(t, err, "the database's encoding is LATIN1 and has to be UTF8")
+}
+
+// configOf is how NewPool configures a pool of one connection.
+func configOf(t *testing.T, url string) *pgxpool.Config {
+	t.Helper()
+	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
+	require.NoError(t, err)
+	pool.Close()
+	return pool.Config()
+}
+
+// A pooler that is told to ignore the role that a connection begins with would have
+// statements see the rows of all tenants.
+func TestConnectionsRefuseAPoolerThatDropsTheRole(t *testing.T) {
+	t.Parallel()
+	config := configOf(t, pgtest.URL(t))
+	config.ConnConfig.DialFunc = dropRole(config.ConnConfig.DialFunc)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.ErrorContains(t, pool.Ping(t.Context()), "connect to PostgreSQL itself")
+}
+
+// dropRole has what is written to a connection name another parameter than the role.
+func dropRole(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return roleless{conn}, err
+	}
+}
+
+type roleless struct{ net.Conn }
+
+func (r roleless) Write(sent []byte) (int, error) {
+	_, err := r.Conn.Write(bytes.Replace(sent, []byte("\x00role\x00"), []byte("\x00x.le\x00"), 1))
+	return len(sent), err
+}
+
+// A connection that began while the database was read-only is not used for long,
+// so that work goes on soon after that is over.
+func TestReadOnlyConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	url := pgtest.EmptyURL(t)
+	alter(t, url, "default_transaction_read_only = on")
+	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAsUser})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	write := func() error {
+		_, err := pool.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS written ()")
+		return postgres.Translate(err)
+	}
+	requireUnavailable(t, write(), 5*time.Second)
+	alter(t, url, "default_transaction_read_only = off")
+	require.Eventually(t, func() bool { return write() == nil }, 10*time.Second, 500*time.Millisecond)
+}
+
+// alter sets defaults of a database.
+func alter(t *testing.T, url string, settings ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(t.Context())) }()
+	_, err = conn.Exec(t.Context(), "SET default_transaction_read_only = off")
+	require.NoError(t, err)
+	for _, setting := range settings {
+		_, err := conn.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{conn.Config().Database}.Sanitize()+" SET "+setting)
+		require.NoError(t, err)
+	}
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -66,6 +67,7 @@ func AsSystem(ctx context.Context) context.Context {
 
 // session is what is known of a connection of a pool.
 type session struct {
+	began    time.Time
 	unscoped scope // of statements whose context names none
 	current  scope // of statements outside of transactions, now
 }
@@ -99,6 +101,9 @@ func beginning(ctx context.Context) context.Context {
 // tenant, and else costs a round trip.
 func prepareConn(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	s := sessionOf(conn)
+	if isReadOnly(conn) && time.Since(s.began) > connReadOnlyMax {
+		return false, nil // another is made
+	}
 	wanted := s.wanted(ctx)
 	if s.current == wanted || ctx.Value(beginningKey{}) != nil {
 		return true, nil
@@ -108,6 +113,14 @@ func prepareConn(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	}
 	s.current = wanted
 	return true, nil
+}
+
+// isReadOnly reports whether a connection cannot write, by what the server tells of it
+// unasked: it leads to a standby, or began while its database or user was set to
+// read only. It remains so when another server, or the same, can be written again.
+func isReadOnly(conn *pgx.Conn) bool {
+	server := conn.PgConn()
+	return server.ParameterStatus("default_transaction_read_only") == "on" || server.ParameterStatus("in_hot_standby") == "on"
 }
 
 // beginQuery is the BEGIN of a transaction with this context. What it sets ends

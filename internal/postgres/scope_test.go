@@ -106,7 +106,7 @@ func TestScopeCosts(t *testing.T) {
 			require.NoError(t, postgres.InTx(ctx, pool, func(tx pgx.Tx) error { whose(t, tx, ctx); return nil }))
 		}
 	}
-	require.Equal(t, 2, cost(ask(forA)))
+	require.Equal(t, 3, cost(ask(forA)), "a new connection is asked for its role")
 	require.Equal(t, 1, cost(ask(forA)))
 	require.Equal(t, 2, cost(ask(forB)))
 	require.Equal(t, 3, cost(transact(forB)))

@@ -16,13 +16,13 @@ import (
 // backend of it committed later, and what is held by a process that nobody knows.
 const (
 	lookInterval = time.Minute
-	// lookShare keeps it from being felt where it takes long: it takes at most one
-	// in so many seconds, though it comes once in lookIntervalMax at least.
+	// lookShare bounds what it takes to one second of so many, but that it comes once in
+	// lookIntervalMax at least.
 	lookShare       = 1000
 	lookIntervalMax = time.Hour
 	lookTimeMax     = 8 * time.Second // less than awayAfter: heartbeats wait for it
-	// lostAfter is how long ago a job was given to this process that it does not know
-	// of, or no longer: a steady one begins and ends what it gets within moments.
+	// lostAfter is how long after a job was given to this process it is lost if it is
+	// not worked on: a steady one begins it, and its end is told, within moments.
 	lostAfter = steadyAfter
 )
 

@@ -140,8 +140,7 @@ func checkUpload(r *http.Request, grant *storage.Grant) error {
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		return fault.New(fault.UnsupportedMedia, "the body must not have a Content-Encoding")
 	case r.ContentLength < 0 || r.ContentLength == 0 && r.Header.Get("Content-Length") == "":
-		return fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "Content-Length", Message: "is required", SubCode: fault.MissingRequiredField})
+		return fault.InvalidRequest(fault.Detail{Field: "Content-Length", Message: "is required", SubCode: fault.MissingRequiredField})
 	case r.ContentLength > grant.SizeMax:
 		return fault.New(fault.TooLarge, "the file is larger than %d bytes", grant.SizeMax)
 	default:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		require.Eventually(t, func() bool {
 			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == fmt.Sprintf("SM-%d", tries)
 		}, 20*time.Second, 20*time.Millisecond)
+		require.Equal(t, to[:3]+"********"+to[11:], s.Get(t, s.path("/signatures")).Text("data[0].contact"), "masked")
 	}
 	t.Run("taken", func(t *testing.T) {
 		t.Parallel()
@@ -78,6 +80,8 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		to := "+525515550103"
 		s := d.signer(t)
 		answer := make(chan struct{})
+		release := sync.OnceFunc(func() { close(answer) })
+		t.Cleanup(release)
 		d.gateway.on(to, func(w http.ResponseWriter, _ *http.Request, try int) {
 			<-answer
 			fmt.Fprintf(w, `{"sid":"SM-%d"}`, try)
@@ -87,8 +91,9 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		// The signer is faster than the provider's answer: it comes to a code
 		// that has been used, and is kept all the same.
 		s.attempt(t, otpID, codeOf(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
+		require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "what was used is not kept to be sent again")
 		require.Empty(t, s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId"))
-		close(answer)
+		release()
 		require.Eventually(t, func() bool {
 			return s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId") == "SM-1"
 		}, 20*time.Second, 20*time.Millisecond)

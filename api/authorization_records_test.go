@@ -111,6 +111,7 @@ func testAuthorizationChange(t *testing.T, d *desk) {
 	require.Equal(t, []string{"New", "B-2", `["a"]`, "2031-01-01T00:00:00.000Z", "x", "credit-report"}, []string{
 		changed.Text("label"), changed.Text("borrowerId"), changed.Text("tags"), changed.Text("expiresAt"), changed.Text("externalId"), changed.Text("key"),
 	})
+	require.Equal(t, "1", s.Get(t, "/v1/authorizations?search=b-2").Text("pagination.total"), "it is found by what it says now")
 	changed = s.Do(t, http.MethodPatch, s.path(""), map[string]any{"externalId": ""}).Expect(http.StatusOK)
 	require.Nil(t, changed.Value("externalId"))
 	require.Equal(t, "New", changed.Text("label"))
@@ -235,6 +236,10 @@ func testListBySignature(t *testing.T, d *desk) {
 func testAuthorizationDeletion(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
+	s.Do(t, http.MethodPatch, s.path(""), map[string]any{
+		"label": "label-of-ana", "formId": "form-of-ana", "borrowerId": "borrower-of-ana", "externalId": "external-of-ana",
+		"policyLink": "https://policy-of-ana.example", "tags": []string{"tag-of-ana"},
+	}).Expect(http.StatusOK)
 	otpID, code := s.start(t, "deleted@example.com")
 	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
 	s.tenant.As(t, identity.RoleIntegration).Delete(t, s.path("")).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
@@ -245,13 +250,17 @@ func testAuthorizationDeletion(t *testing.T, d *desk) {
 	s.Delete(t, s.path("")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	s.attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	s.Post(t, s.path("/signatures"), byEmail("deleted@example.com")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
-	require.Equal(t, "0", s.Get(t, "/v1/authorizations").Text("pagination.total"))
+	for _, query := range []string{"", "?sort-by=label"} {
+		list := s.Get(t, "/v1/authorizations"+query).Expect(http.StatusOK)
+		require.Equal(t, "0", list.Text("pagination.total"))
+		require.Empty(t, list.Value("data"), query)
+	}
 	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"label": "x"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	s.Post(t, s.path("/attachments"), map[string]any{"fileName": "a.pdf"}).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	for _, action := range []string{"create", "sign", "delete"} {
 		require.Equal(t, 1, s.rows(t, "audit_events", "action = 'authorization."+action+"' AND actor = '"+s.ClientID+"'"), action)
 	}
-	for _, secret := range []string{"B-1001", "@example.com", "127.0.0.1", "Go-http-client"} {
+	for _, secret := range []string{"B-1001", "-of-ana", "@example.com", "@acme.example", "127.0.0.1", "Go-http-client"} {
 		require.Empty(t, s.rowsWith(t, secret, s.tenant.ID.String()), "a tombstone has nothing personal")
 	}
 }

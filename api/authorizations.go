@@ -29,8 +29,7 @@ type Tag string
 
 // Schema says how long it may be; huma.SchemaProvider.
 func (Tag) Schema(huma.Registry) *huma.Schema {
-	least, most := 1, 64
-	return &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most}
+	return &huma.Schema{Type: huma.TypeString, MinLength: new(1), MaxLength: new(64)}
 }
 
 func authorizationRoutes(s *Server) {
@@ -116,12 +115,11 @@ func actor(ctx context.Context) consent.Actor {
 func (s *Server) listAuthorizations(ctx context.Context, in *authorizationListInput) (*authorizationListOutput, error) {
 	sort := consent.Sort{By: in.SortBy, Ascending: in.SortDirection == "asc"}
 	if in.walks && (in.SortBy != "createdAt" || sort.Ascending) {
-		return nil, fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "cursor", Message: "goes with the newest first only: leave sort-by and sort-direction out"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "cursor", Message: "goes with the newest first only: leave sort-by and sort-direction out"})
 	}
 	p := principal(ctx)
 	filter := consent.Filter{BorrowerID: in.BorrowerID, Key: in.Key, Search: in.Search}
-	found, total, err := s.config.Consents.List(ctx, p.TenantID, filter, sort, consent.Window(in.window(in.PerPage)), totalMax+1)
+	found, total, err := s.config.Consents.List(ctx, p.TenantID, filter, sort, in.window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}

@@ -162,6 +162,7 @@ func testAttemptRefuses(t *testing.T, d *desk) {
 		require.Equal(t, unknown.Message, d.signer(t).attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "").Message)
 		s.attempt(t, otpID, code).Expect(http.StatusAccepted)
 	})
+	t.Run("no oracle", func(t *testing.T) { testDeadCodesAreNoOracle(t, d) })
 	t.Run("malformed", func(t *testing.T) {
 		s := d.signer(t)
 		otpID, code := s.start(t, "malformed@example.com")
@@ -171,6 +172,37 @@ func testAttemptRefuses(t *testing.T, d *desk) {
 		s.Post(t, s.path("/signatures/attempt"), map[string]any{}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "otpId", "code")
 		s.attempt(t, otpID, code).Expect(http.StatusAccepted) // none of them counted
 	})
+}
+
+// testDeadCodesAreNoOracle answers the right code and a wrong one byte for byte
+// alike, once neither can sign.
+func testDeadCodesAreNoOracle(t *testing.T, d *desk) {
+	t.Helper()
+	for name, end := range map[string]func(*signer, string, string){
+		"used":       func(s *signer, otpID, code string) { s.attempt(t, otpID, code).Expect(http.StatusAccepted) },
+		"superseded": func(s *signer, _, _ string) { s.rest(t); s.start(t, "dead-again@example.com") },
+		"expired": func(s *signer, otpID, _ string) {
+			s.exec(t, `UPDATE one_time_passwords SET expires_at = now() WHERE id = $1`, otpID)
+		},
+		"exhausted": func(s *signer, otpID, _ string) {
+			s.exec(t, `UPDATE one_time_passwords SET attempts = attempts_max WHERE id = $1`, otpID)
+		},
+		"authorization expired": func(s *signer, _, _ string) {
+			s.exec(t, `UPDATE authorizations SET expires_at = now() WHERE id = $1`, s.id)
+		},
+		"authorization deleted": func(s *signer, _, _ string) { s.Delete(t, s.path("")).Expect(http.StatusNoContent) },
+	} {
+		s := d.signer(t)
+		otpID, code := s.start(t, "dead-"+strings.ReplaceAll(name, " ", "-")+"@example.com")
+		end(s, otpID, code)
+		answer := func(code string) *apitest.Answer {
+			return s.Post(t, s.path("/signatures/attempt"), map[string]any{"otpId": otpID, "code": code}, sameID())
+		}
+		wrong, right := answer(otherThan(code)), answer(code)
+		require.NotEqual(t, http.StatusAccepted, right.Status, name)
+		require.Equal(t, right.Status, wrong.Status, name)
+		require.Equal(t, string(right.Body), string(wrong.Body), name)
+	}
 }
 
 func testWrongAttemptsInParallel(t *testing.T, d *desk) {
@@ -338,6 +370,7 @@ func testSigningRefuses(t *testing.T, d *desk) {
 		"line break":        {map[string]any{"value": "ana@example.com\r\nBcc: b@example.com"}, "value"},
 		"no domain":         {map[string]any{"value": "ana@localhost"}, "value"},
 		"too long":          {map[string]any{"value": strings.Repeat("a", 250) + "@example.com"}, "value"},
+		"too long a name":   {map[string]any{"value": strings.Repeat("a", 65) + "@example.com"}, "value"},
 		"number for e-mail": {map[string]any{"value": "+525515550123"}, "value"},
 		"address for sms":   {map[string]any{"contactMethod": "sms"}, "value"},
 		"national number":   {map[string]any{"contactMethod": "sms", "value": "5515550123"}, "value"},

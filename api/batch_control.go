@@ -119,13 +119,11 @@ func retrySources(ctx context.Context, body *BatchRetryRequest) (*batches.Reques
 	hasNew := sources.HasSources() || sources.CustomInput != nil
 	switch {
 	case usePrevious && hasNew:
-		return nil, fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "usePreviousInputs", Message: "must be false where new inputs are given"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be false where new inputs are given"})
 	case usePrevious:
 		return nil, nil
 	case !sources.HasSources():
-		return nil, fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "usePreviousInputs", Message: "must be true where no new source of items is given"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be true where no new source of items is given"})
 	default:
 		return sources, nil
 	}

@@ -57,7 +57,7 @@ func (s *Server) listBatchItems(ctx context.Context, in *batchItemsInput) (*batc
 	if err != nil {
 		return nil, err
 	}
-	found, total, err := s.config.Batches.Items(ctx, principal(ctx).TenantID, id, in.Status, batches.Window(in.window(in.PerPage)), totalMax+1)
+	found, total, err := s.config.Batches.Items(ctx, principal(ctx).TenantID, id, in.Status, in.window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, er
 
 func (s *Server) listBatches(ctx context.Context, in *batchListInput) (*batchListOutput, error) {
 	filter := batches.Filter{Status: batches.Status(in.Status), WorkflowAlias: in.WorkflowAlias}
-	found, total, err := s.config.Batches.List(ctx, principal(ctx).TenantID, filter, batches.Window(in.window(in.PerPage)), totalMax+1)
+	found, total, err := s.config.Batches.List(ctx, principal(ctx).TenantID, filter, in.window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +233,7 @@ func batchRecord(b *batches.Batch) BatchRecord {
 		r.Outputs.PostProcessing.EarlierOutputPackageIDs = append(r.Outputs.PostProcessing.EarlierOutputPackageIDs, id.String())
 	}
 	if b.OutputPackageID != nil {
-		output := b.OutputPackageID.String()
-		r.Outputs.PostProcessing.ProcessedOutputPackageID = &output
+		r.Outputs.PostProcessing.ProcessedOutputPackageID = new(b.OutputPackageID.String())
 	}
 	return r
 }

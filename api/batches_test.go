@@ -69,22 +69,24 @@ func TestUploadAddressRefusals(t *testing.T) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	for name, request := range map[string]any{
-		"too long":   map[string]any{"fileName": strings.Repeat("x", 256) + ".csv"},
-		"empty":      map[string]any{"fileName": ""},
-		"blank":      map[string]any{"fileName": " "},
-		"directory":  map[string]any{"fileName": "../loans.csv"},
-		"backslash":  map[string]any{"fileName": `C:\loans.csv`},
-		"control":    map[string]any{"fileName": "loans\n.csv"},
-		"wrong type": map[string]any{"fileName": "loans.exe"},
-		"no type":    map[string]any{"fileName": "loans"},
-		"only gzip":  map[string]any{"fileName": "loans.gz"},
-		"null":       map[string]any{"fileName": nil},
+		"too long":       map[string]any{"fileName": strings.Repeat("x", 252) + ".csv"},
+		"too many bytes": map[string]any{"fileName": strings.Repeat("é", 126) + ".csv"},
+		"empty":          map[string]any{"fileName": ""},
+		"blank":          map[string]any{"fileName": " "},
+		"directory":      map[string]any{"fileName": "../loans.csv"},
+		"backslash":      map[string]any{"fileName": `C:\loans.csv`},
+		"control":        map[string]any{"fileName": "loans\n.csv"},
+		"wrong type":     map[string]any{"fileName": "loans.exe"},
+		"no type":        map[string]any{"fileName": "loans"},
+		"only gzip":      map[string]any{"fileName": "loans.gz"},
+		"null":           map[string]any{"fileName": nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.Post(t, uploadPath, request).Expect(http.StatusBadRequest)
 		})
 	}
+	c.Post(t, uploadPath, map[string]any{"fileName": strings.Repeat("x", 251) + ".csv"}).Expect(http.StatusCreated)
 	c.Post(t, uploadPath, map[string]any{}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "fileName")
 	c.Post(t, uploadPath, map[string]any{"fileName": 7}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", "fileName")
 	c.Post(t, uploadPath, map[string]any{"fileName": "a.csv", "size": 1}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "size")

@@ -160,8 +160,7 @@ func checkContentType(r *http.Request, text []byte) error {
 func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			return nil, fault.New(fault.Invalid, "the request is invalid").
-				WithDetails(fault.Detail{Field: wholeBody, Message: "is required", SubCode: fault.MissingRequiredField})
+			return nil, fault.InvalidRequest(fault.Detail{Field: wholeBody, Message: "is required", SubCode: fault.MissingRequiredField})
 		}
 		return nil, nil
 	}
@@ -186,7 +185,7 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 		details = merge(details, inspect(members))
 	}
 	if len(details) > 0 {
-		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		return nil, fault.InvalidRequest(details...)
 	}
 	return value, nil
 }

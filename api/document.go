@@ -80,10 +80,10 @@ func scopesDescription() string {
 
 // problemSample is what the document says about one status of failure.
 type problemSample struct {
-	status              int
-	name, description   string
-	code, message       string
-	detail, why, refine string // of the example; may be empty
+	status               int
+	name, description    string
+	code, message        string
+	detail, why, subCode string // of the example; may be empty
 }
 
 func problemSamples() []problemSample {
@@ -119,7 +119,7 @@ func problemResponses() map[string]*huma.Response {
 	responses := map[string]*huma.Response{}
 	for _, sample := range problemSamples() {
 		example := Problem{
-			Code: sample.code, Message: sample.message, ErrorSubCode: sample.refine,
+			Code: sample.code, Message: sample.message, ErrorSubCode: sample.subCode,
 			Details: []ProblemDetail{}, RequestID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",
 		}
 		if sample.detail != "" {

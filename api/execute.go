@@ -212,17 +212,17 @@ func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execut
 		r.BillableID = &in.BillableID
 	}
 	var err error
-	if r.Tags, err = parseTags("tags", in.Tags); err != nil {
+	if r.Tags, err = parseTags(in.Tags); err != nil {
 		return r, err
 	}
 	if in.RescoreOf != "" {
-		r.RescoreOf, err = s.knownExecution(ctx, "rescore-of", in.RescoreOf)
+		r.RescoreOf, err = s.rescored(ctx, in.RescoreOf)
 	}
 	return r, err
 }
 
-// knownExecution reads a parameter that names an execution of the tenant.
-func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.UUID, error) {
+// rescored reads the parameter rescore-of, which names an execution of the tenant.
+func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) {
 	id, err := parseID(text, "execution")
 	exists := false
 	if err == nil {
@@ -232,7 +232,7 @@ func (s *Server) knownExecution(ctx context.Context, field, text string) (*uuid.
 		}
 	}
 	if !exists {
-		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: field, Message: "is not the id of an execution"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "rescore-of", Message: "is not the id of an execution"})
 	}
 	return &id, nil
 }
@@ -247,8 +247,8 @@ func nameWholeBody(details []fault.Detail) {
 	}
 }
 
-// parseTags reads a comma list.
-func parseTags(field, text string) ([]string, error) {
+// parseTags reads the parameter tags, a comma list.
+func parseTags(text string) ([]string, error) {
 	var tags []string
 	for tag := range strings.SplitSeq(text, ",") {
 		tag = strings.TrimSpace(tag)
@@ -257,8 +257,8 @@ func parseTags(field, text string) ([]string, error) {
 		}
 		tags = append(tags, tag)
 		if len(tags) > tagsMax || utf8.RuneCountInString(tag) > tagTextMax {
-			return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{
-				Field: field, Message: "must be at most " + strconv.Itoa(tagsMax) + " tags of at most " + strconv.Itoa(tagTextMax) + " characters",
+			return nil, fault.InvalidRequest(fault.Detail{
+				Field: "tags", Message: "must be at most " + strconv.Itoa(tagsMax) + " tags of at most " + strconv.Itoa(tagTextMax) + " characters",
 			})
 		}
 	}
@@ -287,8 +287,7 @@ func parsePrefer(header string) (preference, error) {
 			}
 			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
 			if err != nil || seconds < 1 || seconds > waitSecondsMax {
-				return p, fault.New(fault.Invalid, "the request is invalid").
-					WithDetails(fault.Detail{Field: "Prefer", Message: "wait must be a whole number of seconds from 1 to 60"})
+				return p, fault.InvalidRequest(fault.Detail{Field: "Prefer", Message: "wait must be a whole number of seconds from 1 to 60"})
 			}
 			p.wait = time.Duration(seconds) * time.Second
 		}

@@ -21,6 +21,19 @@ func TestTimeLimitOfAWait(t *testing.T) {
 	require.Equal(t, "the execution exceeded its time limit of 1s", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("errorMessage"))
 }
 
+// TestTimeLimitOfARetry holds that the time limit of an execution begins anew with
+// another attempt.
+func TestTimeLimitOfARetry(t *testing.T) {
+	t.Parallel()
+	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":3,"tasks":[{"id":"answer","type":"wait-for-signal","config":{}}]}`)
+	id := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
+	eventually(t, c, id, "timeout")
+	c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
+	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"answer"}`)).Expect(http.StatusAccepted)
+	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
+}
+
 // TestSkipANestedTask holds that a retry says why a task that exists cannot be
 // skipped.
 func TestSkipANestedTask(t *testing.T) {

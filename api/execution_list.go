@@ -133,13 +133,12 @@ func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executi
 // executionListParams reads the filters; matchable is false where they name a
 // workflow that does not exist.
 func (s *Server) executionListParams(ctx context.Context, in *executionListInput) (p queries.ExecutionListParams, matchable bool, err error) {
-	part := in.window(in.PerPage)
 	p = queries.ExecutionListParams{
 		TenantID: principal(ctx).TenantID, BillableID: in.BillableID, BorrowerID: in.BorrowerID, Status: in.Status,
 		ExcludeTests: in.ExcludeTests, ExcludeBatches: in.ExcludeBatches, Ascending: in.SortDirection == "asc",
-		After: part.Before, Offset: part.Offset, Limit: part.Limit, CountMax: totalMax + 1,
+		Window: in.window(in.PerPage),
 	}
-	if p.Tags, err = parseTags("tags", in.Tags); err != nil {
+	if p.Tags, err = parseTags(in.Tags); err != nil {
 		return p, false, err
 	}
 	if err = parseDates(in, &p); err != nil {
@@ -177,7 +176,7 @@ func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 		}
 	}
 	if len(details) > 0 {
-		return fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		return fault.InvalidRequest(details...)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
@@ -205,12 +204,4 @@ func (v taskView) task(task *workflow.Task, state *engine.TaskState) ExecutionTa
 		t.Output = &JSON{state.Output}
 	}
 	return t
-}
-
-// stampOrAbsent is nil for the zero time.
-func stampOrAbsent(t time.Time) *Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return &Timestamp{t}
 }

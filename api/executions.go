@@ -124,8 +124,7 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 		TasksCompleted: int(row.TasksCompleted), TasksFailed: int(row.TasksFailed),
 	}
 	if row.StartedAt != nil && row.CompletedAt != nil {
-		duration := row.CompletedAt.Sub(*row.StartedAt).Milliseconds()
-		status.Duration = &duration
+		status.Duration = new(row.CompletedAt.Sub(*row.StartedAt).Milliseconds())
 	}
 	return &executionStatusOutput{Body: status}, nil
 }
@@ -139,11 +138,9 @@ func executionID(ctx context.Context, text string) (uuid.UUID, error) {
 	return id, err
 }
 
-func errUnknownExecution() error { return fault.New(fault.NotFound, "there is no such execution") }
-
 func executionReadError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return errUnknownExecution()
+		return fault.New(fault.NotFound, "there is no such execution")
 	}
 	return postgres.Translate(err)
 }

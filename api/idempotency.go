@@ -64,7 +64,7 @@ func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
 		wrong = "must be text of at most 255 characters"
 	}
 	if wrong != "" {
-		err := fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: idempotencyKeyHeader, Message: wrong})
+		err := fault.InvalidRequest(fault.Detail{Field: idempotencyKeyHeader, Message: wrong})
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}
@@ -131,7 +131,7 @@ func keepExecution(ctx context.Context, isAsync bool) func(context.Context, pgx.
 }
 
 // settleExecution makes the record of an execution that goes on the answer of
-// its request. Its error is the execution's having ended meanwhile, and settle
+// its request. Its error is the execution's having ended meanwhile, and errorAnswer
 // turns that into the result.
 func (s *Server) settleExecution(ctx context.Context, e *execution.Execution) error {
 	key := idempotencyKey(ctx)
@@ -157,9 +157,9 @@ func encodeAnswer(answer any) (json.RawMessage, error) {
 	return bytes.TrimSpace(text.Bytes()), nil
 }
 
-// settle is the answer for a handler's error: for a request whose key is taken
+// errorAnswer is the answer for a handler's error: for a request whose key is taken
 // what was answered first, else the error's problem.
-func (s *Server) settle(ctx context.Context, op *operation, err error) error {
+func (s *Server) errorAnswer(ctx context.Context, op *operation, err error) error {
 	key := idempotencyKey(ctx)
 	if key == nil {
 		return s.problem(ctx, err)

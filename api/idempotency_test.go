@@ -105,7 +105,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	require.NotEqual(t, first.Text("executionId"), other.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Text("executionId"),
 		"a key is the client's own")
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 256))).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
-	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 255))).Expect(http.StatusOK)
+	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("é", 255))).Expect(http.StatusOK)
 
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key("two"), key("four")).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
 

@@ -53,29 +53,6 @@ func (JSONObject) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
-// JSONArray is an array of any items with their exact text.
-type JSONArray struct{ Items []any }
-
-// UnmarshalJSON reads the items exactly; null leaves them nil.
-func (a *JSONArray) UnmarshalJSON(text []byte) error {
-	value, err := exactjson.Decode(text)
-	a.Items, _ = value.([]any)
-	return err
-}
-
-// MarshalJSON writes the items exactly; an array without any is [].
-func (a JSONArray) MarshalJSON() ([]byte, error) {
-	if a.Items == nil {
-		return []byte("[]"), nil
-	}
-	return exactjson.Encode(a.Items)
-}
-
-// Schema says that it is an array; huma.SchemaProvider.
-func (JSONArray) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{}}
-}
-
 // RawJSON is any JSON value with its text kept as it was written.
 type RawJSON json.RawMessage
 
@@ -151,12 +128,20 @@ func parseTime(text string) (time.Time, error) {
 // stamp returns t as the API writes it.
 func stamp(t time.Time) Timestamp { return Timestamp{t} }
 
-// stampOrNil is stamp for a time that may be absent.
+// stampOrNil is stamp for a time that is nil where it is absent.
 func stampOrNil(t *time.Time) *Timestamp {
 	if t == nil {
 		return nil
 	}
 	return &Timestamp{*t}
+}
+
+// stampOrAbsent is stamp for a time that is zero where it is absent.
+func stampOrAbsent(t time.Time) *Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return &Timestamp{t}
 }
 
 // readsLike reports whether the API writes t and another time alike, so that a caller

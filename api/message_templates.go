@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"regexp"
 
 	"tranche/internal/consent"
 	"tranche/internal/fault"
@@ -10,7 +11,7 @@ import (
 )
 
 // templateIDPattern is what the id of a message template looks like.
-const templateIDPattern = "^[a-z0-9][a-z0-9_-]{0,63}$"
+var templateIDPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // MessageTemplate is a message with places to fill in.
 type MessageTemplate struct {
@@ -69,16 +70,16 @@ func messageTemplateRoutes(s *Server) {
 	}, s.deleteMessageTemplate)
 }
 
-// parseTemplateID checks the id; one of the wrong form is answered like an unknown one.
-func (s *Server) parseTemplateID(id string) error {
-	if !s.patterns.get(templateIDPattern).MatchString(id) {
+// checkTemplateID answers an id of the wrong form like an unknown one.
+func checkTemplateID(id string) error {
+	if !templateIDPattern.MatchString(id) {
 		return fault.New(fault.NotFound, "there is no such message template")
 	}
 	return nil
 }
 
 func (s *Server) getMessageTemplate(ctx context.Context, in *MessageTemplatePath) (*messageTemplateOutput, error) {
-	if err := s.parseTemplateID(in.ID); err != nil {
+	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
 	t, err := s.config.Consents.Template(ctx, s.config.Pool, principal(ctx).TenantID, in.ID)
@@ -89,7 +90,7 @@ func (s *Server) getMessageTemplate(ctx context.Context, in *MessageTemplatePath
 }
 
 func (s *Server) putMessageTemplate(ctx context.Context, in *messageTemplateWriteInput) (*messageTemplateOutput, error) {
-	if err := s.parseTemplateID(in.ID); err != nil {
+	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
 	t, err := s.config.Consents.SetTemplate(ctx, principal(ctx).TenantID, consent.Template{ID: in.ID, Subject: in.Body.Subject, Text: in.Body.Text})
@@ -100,16 +101,14 @@ func (s *Server) putMessageTemplate(ctx context.Context, in *messageTemplateWrit
 }
 
 func (s *Server) deleteMessageTemplate(ctx context.Context, in *MessageTemplatePath) (*struct{}, error) {
-	if err := s.parseTemplateID(in.ID); err != nil {
+	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
 	return nil, s.config.Consents.DeleteTemplate(ctx, principal(ctx).TenantID, in.ID)
 }
 
 func messageTemplate(t consent.Template) *messageTemplateOutput {
-	out := &messageTemplateOutput{Body: MessageTemplate{ID: t.ID, Subject: t.Subject, Text: t.Text}}
-	if !t.CreatedAt.IsZero() {
-		out.Body.CreatedAt, out.Body.UpdatedAt = stampOrNil(&t.CreatedAt), stampOrNil(&t.UpdatedAt)
-	}
-	return out
+	return &messageTemplateOutput{Body: MessageTemplate{
+		ID: t.ID, Subject: t.Subject, Text: t.Text, CreatedAt: stampOrAbsent(t.CreatedAt), UpdatedAt: stampOrAbsent(t.UpdatedAt),
+	}}
 }

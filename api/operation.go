@@ -101,7 +101,7 @@ func register[I, O any](s *Server, op operation, handler func(context.Context, *
 		defer endRead()
 		out, err := handler(ctx, in)
 		if err != nil {
-			return nil, s.settle(ctx, &op, err)
+			return nil, s.errorAnswer(ctx, &op, err)
 		}
 		return out, nil
 	})

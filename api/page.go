@@ -10,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+
+	"tranche/queries"
 )
 
 // totalMax is how far the total of a list is counted exactly (decisions 1.10).
@@ -21,9 +23,9 @@ type PageInput struct {
 	Page   int    `query:"page" minimum:"1" maximum:"10000000" default:"1" doc:"Which page, from 1."`
 	Cursor string `query:"cursor" maxLength:"64" doc:"**[ext]** Walks the list steadily instead of page: empty to begin, then the nextCursor of the answer before."`
 
-	walks  bool   // cursor was given, be it empty
-	list   []byte // which list it is, as a cursor names it
-	before uuid.UUID
+	walks bool       // cursor was given, be it empty
+	list  []byte     // which list it is, as a cursor names it
+	after *uuid.UUID // the last of the page before; nil on the first
 }
 
 // Resolve reads the cursor; huma.Resolver.
@@ -44,9 +46,9 @@ func (p *PageInput) Resolve(ctx huma.Context) []error {
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
 	position, isOwn := bytes.CutPrefix(text, p.list)
-	if err == nil && isOwn && len(position) == len(p.before)+4 {
-		copy(p.before[:], position)
-		p.Page = int(binary.BigEndian.Uint32(position[len(p.before):]))
+	if err == nil && isOwn && len(position) == len(uuid.UUID{})+4 {
+		p.after = (*uuid.UUID)(position)
+		p.Page = int(binary.BigEndian.Uint32(position[len(p.after):]))
 		if p.Page > 1 && p.Page <= math.MaxInt32 {
 			return nil
 		}
@@ -56,17 +58,12 @@ func (p *PageInput) Resolve(ctx huma.Context) []error {
 
 // window is the part of a list to read; one row more than the page holds, which
 // tells whether another follows.
-type window struct {
-	Before uuid.UUID
-	Offset int
-	Limit  int
-}
-
-func (p *PageInput) window(perPage int) window {
-	if p.walks {
-		return window{Before: p.before, Limit: perPage + 1}
+func (p *PageInput) window(perPage int) queries.Window {
+	window := queries.Window{After: p.after, Limit: perPage + 1, CountMax: totalMax + 1}
+	if !p.walks {
+		window.Offset = (p.Page - 1) * perPage
 	}
-	return window{Offset: (p.Page - 1) * perPage, Limit: perPage + 1}
+	return window
 }
 
 // Pagination says which part of a list an answer holds (section 2.12 of the

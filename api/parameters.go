@@ -18,7 +18,7 @@ import (
 func (s *Server) checkParameters(ctx huma.Context, next func(huma.Context)) {
 	r, _ := humachi.Unwrap(ctx)
 	if details := queryFaults(ctx.Operation(), r.URL); len(details) > 0 {
-		err := fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		err := fault.InvalidRequest(details...)
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
 	}

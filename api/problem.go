@@ -187,7 +187,7 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 // faults of parameters above all, is answered like everything else. Huma's
 // details carry the value that was sent; it is left out.
 func humaProblem(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
-	f := fault.New(fault.Invalid, "the request is invalid")
+	f := fault.InvalidRequest()
 	if status == http.StatusInternalServerError {
 		f = fault.New(fault.Internal, "an unexpected error occurred")
 	}

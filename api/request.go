@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"tranche/internal/execution"
@@ -30,6 +31,7 @@ type request struct {
 	userAgent   string // as the caller says, cut to userAgentMax
 	tenant      string
 	executionID string
+	route       string // the pattern of its endpoint; empty where there is none
 	endRead     func() // lets others of its tenant read; nil where it does not
 	leave       func() // the room that its answer takes; nil for most
 }
@@ -77,11 +79,15 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			if req.leave != nil {
 				req.leave()
 			}
+			took := s.config.Clock().Sub(begun)
+			if s.config.Answered != nil {
+				s.config.Answered(r.Method, req.route, recorded.status, took)
+			}
 			attrs := []slog.Attr{
 				slog.String("method", r.Method),
 				slog.String("path", loggedPath(r.URL.Path)),
 				slog.Int("status", recorded.status),
-				slog.Int64("durationMs", s.config.Clock().Sub(begun).Milliseconds()),
+				slog.Int64("durationMs", took.Milliseconds()),
 			}
 			if req.tenant != "" {
 				attrs = append(attrs, slog.String(logging.Tenant, req.tenant))
@@ -92,6 +98,15 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			s.config.Log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 		}()
 		next.ServeHTTP(recorded, r.WithContext(ctx))
+	})
+}
+
+// noteRoute notes which endpoint took the request, if one did.
+func noteRoute(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req, route := requestOf(r.Context()), chi.RouteContext(r.Context())
+		defer func() { req.route = route.RoutePattern() }() // of a handler that panics too
+		next.ServeHTTP(w, r)
 	})
 }
 

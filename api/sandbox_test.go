@@ -79,3 +79,20 @@ func TestSandboxLeavesSchedulesAlone(t *testing.T) {
 	sandbox.Post(t, commands+"configure-schedules", both).Expect(http.StatusOK)
 	c.Post(t, commands+"configure-schedules", single).Expect(http.StatusOK)
 }
+
+// TestSandboxOutlastsARefresh holds that a refreshed token of a sandbox client is
+// one of the sandbox still.
+func TestSandboxOutlastsARefresh(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	tenant := s.Tenant(t)
+	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
+	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)
+	id := c.Post(t, "/v1/workflows/fails/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
+	const path = "/identity/resources/auth/v1/api-token"
+	token := s.Anonymous().Post(t, path, map[string]any{"clientId": sandbox.ClientID, "secret": sandbox.Secret}).Expect(http.StatusOK)
+	for range 2 {
+		token = s.Anonymous().Post(t, path+"/refresh", map[string]any{"refreshToken": token.Text("refreshToken")}).Expect(http.StatusOK)
+		s.WithToken(token.Text("accessToken")).Post(t, "/v1/executions/"+id+"/retry", nil).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
+	}
+}

@@ -57,8 +57,8 @@ import (
 	"tranche/internal/storage"
 )
 
-// Config is what the endpoints work with. Fields are added by the endpoints
-// that need them; a field that no called endpoint needs may be nil.
+// Config is what the endpoints work with. What no endpoint that is called needs may
+// be nil.
 type Config struct {
 	Log   *slog.Logger
 	Clock func() time.Time
@@ -71,6 +71,9 @@ type Config struct {
 	Admit func(context.Context, identity.Principal, identity.LimitCategory) (identity.Allowance, error)
 	// Refused, unless nil, is told of every request answered with 401 or 403.
 	Refused func(audit.Refusal)
+	// Answered, unless nil, is told of every request: its method, the pattern of its
+	// endpoint (empty where there is none), the answer's status and how long it took.
+	Answered func(method, route string, status int, took time.Duration)
 	// TrustedProxies are those whose X-Forwarded-For tells where a request came from.
 	TrustedProxies []netip.Prefix
 	// Ready holds the checks of /readyz by name; an error says what is not ready.
@@ -120,7 +123,7 @@ func New(config Config) *Server {
 		config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault,
 		bodies: room.New(roomBytes), answers: room.New(roomBytes), reads: room.New(readsMax(config.Pool)),
 	}
-	s.router.Use(middleware.GetHead)
+	s.router.Use(middleware.GetHead, noteRoute)
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))

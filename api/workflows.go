@@ -124,7 +124,7 @@ func workflowStatusRoutes(s *Server) {
 
 func (s *Server) listWorkflows(ctx context.Context, in *workflowListInput) (*workflowListOutput, error) {
 	filter := catalog.Filter{Status: catalog.Status(in.Status), Search: in.Search}
-	found, total, err := s.config.Catalog.List(ctx, principal(ctx).TenantID, filter, catalog.Window(in.window(in.PerPage)), totalMax+1)
+	found, total, err := s.config.Catalog.List(ctx, principal(ctx).TenantID, filter, in.window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -26,13 +27,12 @@ const Schema = "river"
 
 // The queues.
 const (
-	QueueExecution   = "execution"   // executions somebody waits for
-	QueueBatchItem   = "batch_item"  // items of batches
-	QueueBatchStage  = "batch_stage" // pre- and post-processing
-	QueueSchedule    = "schedule"    // what schedules have started
-	QueueMaintenance = "maintenance" // partitions, and what has expired
-	// QueueNotification is for messages to people.
-	QueueNotification = "notification"
+	QueueExecution    = "execution"    // executions somebody waits for
+	QueueBatchItem    = "batch_item"   // items of batches
+	QueueBatchStage   = "batch_stage"  // stages of batches
+	QueueSchedule     = "schedule"     // what schedules have started
+	QueueMaintenance  = "maintenance"  // partitions, and what has expired
+	QueueNotification = "notification" // messages to people
 )
 
 const (
@@ -46,8 +46,8 @@ const (
 	// fetchCooldown also debounces the insert notifications of this client; a
 	// second insert within it would wait for the next poll. What only inserts has
 	// the shortest there is.
-	fetchCooldown    = 5 * time.Millisecond
-	fetchCooldownMin = river.FetchCooldownMin
+	fetchCooldown     = 5 * time.Millisecond
+	fetchCooldownSlow = 10 * time.Millisecond // where nobody waits for a job
 	// Notifications wake the workers. Polls are for what a notification missed,
 	// and for jobs that were put off for less than River's scheduler counts: the
 	// more of them, the more an idle process takes.
@@ -88,7 +88,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		ID:                          c.ProcessID.String(),
 		Schema:                      Schema,
 		Logger:                      c.Logger,
-		FetchCooldown:               fetchCooldownMin,
+		FetchCooldown:               river.FetchCooldownMin,
 		FetchPollInterval:           pollIntervalSlow,
 		MaxAttempts:                 AttemptsMax,
 		CompletedJobRetentionPeriod: completedRetention,
@@ -96,20 +96,22 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		// Workers bound their own time; what a dead process held is given back
 		// by internal/process long before River would rescue it.
 		JobTimeout:          -1,
+		Middleware:          []rivertype.Middleware{river.JobInsertMiddlewareFunc(dateInDatabase)},
 		RetryPolicy:         retryPolicy{},
 		ReindexerIndexNames: []string{"river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
 	}
 	if c.Workers != nil {
-		config.Workers, config.Middleware, config.FetchCooldown = c.Workers, c.Middleware, fetchCooldown
+		config.Workers, config.FetchCooldown = c.Workers, fetchCooldown
+		config.Middleware = append(config.Middleware, c.Middleware...)
 		config.Queues = map[string]river.QueueConfig{
-			QueueExecution: {MaxWorkers: 200, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollInterval},
+			QueueExecution: {MaxWorkers: 200, FetchPollInterval: pollInterval},
 			// More than run: package batch says whose turn it is.
-			QueueBatchItem:   {MaxWorkers: 2000, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollInterval},
-			QueueBatchStage:  {MaxWorkers: StageWorkers, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
-			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: pollIntervalSlow},
+			QueueBatchItem:   {MaxWorkers: 2000, FetchCooldown: fetchCooldownSlow, FetchPollInterval: pollInterval},
+			QueueBatchStage:  {MaxWorkers: StageWorkers, FetchCooldown: fetchCooldownSlow},
+			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: fetchCooldownSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
 			// Somebody waits for a code, and each waits for a provider.
-			QueueNotification: {MaxWorkers: 50, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: pollInterval},
+			QueueNotification: {MaxWorkers: 50, FetchPollInterval: pollInterval},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(24*time.Hour), func() (river.JobArgs, *river.InsertOpts) {
@@ -125,6 +127,19 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		return nil, fmt.Errorf("make River's client: %w", err)
 	}
 	return client, nil
+}
+
+// dateInDatabase has the database say when a job that may run at once was inserted:
+// River would ask the clock of this process, and where that is ahead, by milliseconds
+// say, who is notified of the job does not find it yet and leaves it to the next poll.
+// It is for Insert and InsertMany; InsertManyFast writes the year 1.
+func dateInDatabase(ctx context.Context, inserts []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
+	for _, job := range inserts {
+		if job.State == rivertype.JobStateAvailable {
+			job.CreatedAt, job.ScheduledAt = &time.Time{}, &time.Time{}
+		}
+	}
+	return insert(ctx)
 }
 
 // retryPolicy repeats a job that met an error, which is the database's being

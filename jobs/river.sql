@@ -9,6 +9,7 @@ CREATE TABLE river.river_job (
     scheduled_at timestamptz           NOT NULL,
     kind         text                  NOT NULL,
     queue        text                  NOT NULL,
+    priority     smallint              NOT NULL,
     max_attempts smallint              NOT NULL,
     args         jsonb                 NOT NULL,
     errors       jsonb[]

@@ -9,8 +9,7 @@ import (
 // together with this job: it goes on with an execution like TaskExecution, or
 // enqueues the first stage of a batch.
 type ScheduleFiring struct {
-	TenantID   uuid.UUID `json:"tenant_id"`
-	WorkflowID uuid.UUID `json:"workflow_id"`
+	TenantID uuid.UUID `json:"tenant_id"`
 	// One of these is set.
 	ExecutionID uuid.UUID `json:"execution_id,omitzero"`
 	BatchID     uuid.UUID `json:"batch_id,omitzero"`

@@ -116,6 +116,34 @@ func TestUpBesideAnOlderProcess(t *testing.T) {
 	require.NoError(t, migrations.Behind(t.Context(), pool))
 }
 
+// TestUpLeavesLimitsReadable has a migration wait for a large table, as it does while it
+// builds indexes: what processes read every two seconds, or refuse requests, can be read.
+func TestUpLeavesLimitsReadable(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	provider, err := migrations.NewProvider(pool)
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 27)
+	require.NoError(t, err)
+
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "LOCK authorizations IN ROW EXCLUSIVE MODE")
+	require.NoError(t, err)
+	var up errgroup.Group
+	up.Go(func() error { return migrations.Up(t.Context(), pool) })
+	require.Eventually(t, func() bool {
+		return scan[bool](t, pool, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'authorizations'::regclass)")
+	}, 10*time.Second, 10*time.Millisecond)
+	_, err = pool.Exec(t.Context(), "SET LOCAL lock_timeout = '500ms'; SELECT per_minute FROM tenant_limits")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, up.Wait())
+	require.NoError(t, migrations.Behind(t.Context(), pool))
+}
+
 func TestDatabaseOfANewerProgramIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{

@@ -55,6 +55,17 @@ func TestOpsViews(t *testing.T) {
 	}
 }
 
+// A plan that looks at all names before it looks which are partitions.
+func TestOpsPartitionsAmongOtherNames(t *testing.T) {
+	t.Parallel()
+	tx := pgtest.Tx(t)
+	_, err := tx.Exec(t.Context(), "SET LOCAL enable_nestloop = off")
+	require.NoError(t, err)
+	var partitions int
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM ops.partitions() WHERE until > now() + interval '2 months'").Scan(&partitions))
+	require.Equal(t, 4, partitions)
+}
+
 // seedOps makes one of everything that the views show.
 func seedOps(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()

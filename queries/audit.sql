@@ -4,11 +4,12 @@ INSERT INTO audit_events (id, tenant_id, actor, action, subject, request_id)
 VALUES (@id, sqlc.narg(tenant_id), @actor, @action, @subject, sqlc.narg(request_id));
 
 -- name: AuditEventList :many
--- Oldest first of the newest.
+-- Oldest first of the newest. The least id that an event of the time can have
+-- keeps it from going through all that is older.
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = @tenant_id::uuid AND e.at >= @since AND starts_with(e.action, @action::text)
+    WHERE e.tenant_id = @tenant_id::uuid AND e.id >= @first_id::uuid AND e.at >= @since AND starts_with(e.action, @action::text)
     ORDER BY e.id DESC LIMIT @count_max
 ) newest
 ORDER BY id;
@@ -18,7 +19,7 @@ ORDER BY id;
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id IS NULL AND e.at >= @since AND starts_with(e.action, @action::text)
+    WHERE e.tenant_id IS NULL AND e.id >= @first_id::uuid AND e.at >= @since AND starts_with(e.action, @action::text)
     ORDER BY e.id DESC LIMIT @count_max
 ) newest
 ORDER BY id;
@@ -34,7 +35,7 @@ ON CONFLICT (minute, tenant_id, client_id, status, reason) DO UPDATE SET count =
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count
     FROM audit_refusals r
-    WHERE r.tenant_id IS NOT DISTINCT FROM sqlc.narg(tenant_id)::uuid AND r.minute >= @since
+    WHERE (r.tenant_id = sqlc.narg(tenant_id)::uuid OR sqlc.narg(tenant_id)::uuid IS NULL AND r.tenant_id IS NULL) AND r.minute >= @since
     ORDER BY r.minute DESC LIMIT @count_max
 ) newest
 ORDER BY minute, status, reason;

@@ -43,14 +43,15 @@ const auditEventList = `-- name: AuditEventList :many
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id = $1::uuid AND e.at >= $2 AND starts_with(e.action, $3::text)
-    ORDER BY e.id DESC LIMIT $4
+    WHERE e.tenant_id = $1::uuid AND e.id >= $2::uuid AND e.at >= $3 AND starts_with(e.action, $4::text)
+    ORDER BY e.id DESC LIMIT $5
 ) newest
 ORDER BY id
 `
 
 type AuditEventListParams struct {
 	TenantID uuid.UUID
+	FirstID  uuid.UUID
 	Since    time.Time
 	Action   string
 	CountMax int32
@@ -65,10 +66,12 @@ type AuditEventListRow struct {
 	RequestID *string
 }
 
-// Oldest first of the newest.
+// Oldest first of the newest. The least id that an event of the time can have
+// keeps it from going through all that is older.
 func (q *Queries) AuditEventList(ctx context.Context, db DBTX, arg AuditEventListParams) ([]AuditEventListRow, error) {
 	rows, err := db.Query(ctx, auditEventList,
 		arg.TenantID,
+		arg.FirstID,
 		arg.Since,
 		arg.Action,
 		arg.CountMax,
@@ -102,13 +105,14 @@ const sysAuditEventList = `-- name: SysAuditEventList :many
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
-    WHERE e.tenant_id IS NULL AND e.at >= $1 AND starts_with(e.action, $2::text)
-    ORDER BY e.id DESC LIMIT $3
+    WHERE e.tenant_id IS NULL AND e.id >= $1::uuid AND e.at >= $2 AND starts_with(e.action, $3::text)
+    ORDER BY e.id DESC LIMIT $4
 ) newest
 ORDER BY id
 `
 
 type SysAuditEventListParams struct {
+	FirstID  uuid.UUID
 	Since    time.Time
 	Action   string
 	CountMax int32
@@ -125,7 +129,12 @@ type SysAuditEventListRow struct {
 
 // Those of the whole installation, in the same way.
 func (q *Queries) SysAuditEventList(ctx context.Context, db DBTX, arg SysAuditEventListParams) ([]SysAuditEventListRow, error) {
-	rows, err := db.Query(ctx, sysAuditEventList, arg.Since, arg.Action, arg.CountMax)
+	rows, err := db.Query(ctx, sysAuditEventList,
+		arg.FirstID,
+		arg.Since,
+		arg.Action,
+		arg.CountMax,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +192,7 @@ const sysAuditRefusalList = `-- name: SysAuditRefusalList :many
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count
     FROM audit_refusals r
-    WHERE r.tenant_id IS NOT DISTINCT FROM $1::uuid AND r.minute >= $2
+    WHERE (r.tenant_id = $1::uuid OR $1::uuid IS NULL AND r.tenant_id IS NULL) AND r.minute >= $2
     ORDER BY r.minute DESC LIMIT $3
 ) newest
 ORDER BY minute, status, reason

@@ -46,55 +46,64 @@ UPDATE authorizations SET
     policy_link = NULL, external_id = NULL, tags = '{}', search_text = '', updated_at = now(), deleted_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: AuthorizationListNewest :many
--- Newest first, along authorizations_newest or authorizations_borrower.
-SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
-    a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
-    EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
-        WHERE l.tenant_id = a.tenant_id AND l.authorization_id = a.id AND f.stored_at IS NOT NULL) AS has_attachments
-FROM authorizations a
-WHERE a.tenant_id = @tenant_id AND a.deleted_at IS NULL
-    AND (sqlc.narg('borrower_id')::text IS NULL OR a.borrower_id = sqlc.narg('borrower_id'))
-    AND (sqlc.narg('key')::text IS NULL OR a.key = sqlc.narg('key'))
-    AND (sqlc.narg('search')::text IS NULL OR strpos(a.search_text, sqlc.narg('search')) > 0)
-    AND (sqlc.narg('before')::uuid IS NULL OR a.id < sqlc.narg('before'))
-ORDER BY a.id DESC
-LIMIT @row_limit OFFSET @row_offset;
-
--- name: AuthorizationListSorted :many
--- By one field, ties by id in the same direction; absent values come last.
-SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
-    a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
-    EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
-        WHERE l.tenant_id = a.tenant_id AND l.authorization_id = a.id AND f.stored_at IS NOT NULL) AS has_attachments
-FROM authorizations a
-CROSS JOIN LATERAL (SELECT
-    CASE @sort_by::text WHEN 'createdAt' THEN a.created_at WHEN 'updatedAt' THEN a.updated_at
-        WHEN 'expiresAt' THEN a.expires_at WHEN 'authorizedAt' THEN a.authorized_at END AS moment,
-    CASE @sort_by::text WHEN 'key' THEN a.key WHEN 'label' THEN a.label END AS name) AS sort
-WHERE a.tenant_id = @tenant_id AND a.deleted_at IS NULL
-    AND (sqlc.narg('borrower_id')::text IS NULL OR a.borrower_id = sqlc.narg('borrower_id'))
-    AND (sqlc.narg('key')::text IS NULL OR a.key = sqlc.narg('key'))
-    AND (sqlc.narg('search')::text IS NULL OR strpos(a.search_text, sqlc.narg('search')) > 0)
-ORDER BY
-    CASE WHEN @descending::boolean THEN sort.moment END DESC NULLS LAST,
-    CASE WHEN NOT @descending::boolean THEN sort.moment END NULLS LAST,
-    CASE WHEN @descending::boolean THEN sort.name END DESC,
-    CASE WHEN NOT @descending::boolean THEN sort.name END,
-    CASE WHEN @descending::boolean THEN a.id END DESC,
-    a.id
-LIMIT @row_limit OFFSET @row_offset;
+-- The lists and their count are planned ByValues: what is absent narrows nothing,
+-- and each order is that of an index.
 
 -- name: AuthorizationCount :one
--- Exact up to @count_max.
-SELECT count(*) FROM (
-    SELECT FROM authorizations a
+-- How many match, exact up to @count_max, and of a search that fewer match, which.
+SELECT count(*) AS total, (CASE WHEN sqlc.narg('search')::text IS NOT NULL AND count(*) < @count_max::bigint THEN array_agg(matching.id) END)::uuid[] AS found
+FROM (
+    SELECT a.id FROM authorizations a
     WHERE a.tenant_id = @tenant_id AND a.deleted_at IS NULL
         AND (sqlc.narg('borrower_id')::text IS NULL OR a.borrower_id = sqlc.narg('borrower_id'))
         AND (sqlc.narg('key')::text IS NULL OR a.key = sqlc.narg('key'))
         AND (sqlc.narg('search')::text IS NULL OR strpos(a.search_text, sqlc.narg('search')) > 0)
     LIMIT @count_max::bigint
 ) AS matching;
+
+-- name: AuthorizationListNewest :many
+-- Newest first.
+SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
+    a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
+    EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
+        WHERE l.tenant_id = a.tenant_id AND l.authorization_id = a.id AND f.stored_at IS NOT NULL) AS has_attachments
+FROM authorizations a
+WHERE a.tenant_id = @tenant_id AND a.deleted_at IS NULL
+    AND (sqlc.narg('borrower_id')::text IS NULL OR a.borrower_id = sqlc.narg('borrower_id'))
+    AND (sqlc.narg('key')::text IS NULL OR a.key = sqlc.narg('key'))
+    AND (sqlc.narg('search')::text IS NULL OR strpos(a.search_text, sqlc.narg('search')) > 0)
+    AND (sqlc.narg('found')::uuid[] IS NULL OR a.id = ANY(sqlc.narg('found')::uuid[]))
+    AND (sqlc.narg('before')::uuid IS NULL OR a.id < sqlc.narg('before'))
+ORDER BY a.id DESC
+LIMIT @row_limit OFFSET @row_offset;
+
+-- name: AuthorizationListSorted :many
+-- By one field, ties by id in the same direction; absent values come last. By
+-- nothing, as by createdAt, they are in the order of their ids.
+SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
+    a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
+    EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
+        WHERE l.tenant_id = a.tenant_id AND l.authorization_id = a.id AND f.stored_at IS NOT NULL) AS has_attachments
+FROM authorizations a
+CROSS JOIN LATERAL (SELECT
+    CASE @sort_by::text WHEN 'updatedAt' THEN a.updated_at WHEN 'expiresAt' THEN a.expires_at END AS moment,
+    CASE @sort_by::text WHEN 'authorizedAt' THEN a.authorized_at END AS signed,
+    CASE @sort_by::text WHEN 'key' THEN a.key WHEN 'label' THEN a.label END AS name) AS sort
+WHERE a.tenant_id = @tenant_id AND a.deleted_at IS NULL
+    AND (sqlc.narg('borrower_id')::text IS NULL OR a.borrower_id = sqlc.narg('borrower_id'))
+    AND (sqlc.narg('key')::text IS NULL OR a.key = sqlc.narg('key'))
+    AND (sqlc.narg('search')::text IS NULL OR strpos(a.search_text, sqlc.narg('search')) > 0)
+    AND (sqlc.narg('found')::uuid[] IS NULL OR a.id = ANY(sqlc.narg('found')::uuid[]))
+ORDER BY
+    CASE WHEN @descending::boolean THEN sort.moment END DESC,
+    CASE WHEN NOT @descending::boolean THEN sort.moment END,
+    CASE WHEN @descending::boolean THEN sort.signed END DESC NULLS LAST,
+    CASE WHEN NOT @descending::boolean THEN sort.signed END,
+    CASE WHEN @descending::boolean THEN sort.name END DESC,
+    CASE WHEN NOT @descending::boolean THEN sort.name END,
+    CASE WHEN @descending::boolean THEN a.id END DESC,
+    a.id
+LIMIT @row_limit OFFSET @row_offset;
 
 -- name: AuthorizationFindSigned :one
 -- The signed authorization of a key and an identity that holds longest. Where a
@@ -133,6 +142,6 @@ WHERE l.tenant_id = @tenant_id AND l.authorization_id = @authorization_id
 -- name: AuthorizationAttachmentCount :one
 SELECT count(*) FROM authorization_attachments WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
--- name: AttachmentDelete :execrows
+-- name: AttachmentDelete :exec
 -- Takes its bytes with it.
 DELETE FROM attachments WHERE tenant_id = @tenant_id AND id = @id;

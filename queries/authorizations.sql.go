@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const attachmentDelete = `-- name: AttachmentDelete :execrows
+const attachmentDelete = `-- name: AttachmentDelete :exec
 DELETE FROM attachments WHERE tenant_id = $1 AND id = $2
 `
 
@@ -22,12 +22,9 @@ type AttachmentDeleteParams struct {
 }
 
 // Takes its bytes with it.
-func (q *Queries) AttachmentDelete(ctx context.Context, db DBTX, arg AttachmentDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, attachmentDelete, arg.TenantID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) AttachmentDelete(ctx context.Context, db DBTX, arg AttachmentDeleteParams) error {
+	_, err := db.Exec(ctx, attachmentDelete, arg.TenantID, arg.ID)
+	return err
 }
 
 const authorizationAttachmentCount = `-- name: AuthorizationAttachmentCount :one
@@ -155,36 +152,45 @@ func (q *Queries) AuthorizationAttachmentListAll(ctx context.Context, db DBTX, a
 }
 
 const authorizationCount = `-- name: AuthorizationCount :one
-SELECT count(*) FROM (
-    SELECT FROM authorizations a
-    WHERE a.tenant_id = $1 AND a.deleted_at IS NULL
-        AND ($2::text IS NULL OR a.borrower_id = $2)
-        AND ($3::text IS NULL OR a.key = $3)
-        AND ($4::text IS NULL OR strpos(a.search_text, $4) > 0)
-    LIMIT $5::bigint
+
+SELECT count(*) AS total, (CASE WHEN $1::text IS NOT NULL AND count(*) < $2::bigint THEN array_agg(matching.id) END)::uuid[] AS found
+FROM (
+    SELECT a.id FROM authorizations a
+    WHERE a.tenant_id = $3 AND a.deleted_at IS NULL
+        AND ($4::text IS NULL OR a.borrower_id = $4)
+        AND ($5::text IS NULL OR a.key = $5)
+        AND ($1::text IS NULL OR strpos(a.search_text, $1) > 0)
+    LIMIT $2::bigint
 ) AS matching
 `
 
 type AuthorizationCountParams struct {
+	Search     *string
+	CountMax   int64
 	TenantID   uuid.UUID
 	BorrowerID *string
 	Key        *string
-	Search     *string
-	CountMax   int64
 }
 
-// Exact up to @count_max.
-func (q *Queries) AuthorizationCount(ctx context.Context, db DBTX, arg AuthorizationCountParams) (int64, error) {
+type AuthorizationCountRow struct {
+	Total int64
+	Found []uuid.UUID
+}
+
+// The lists and their count are planned ByValues: what is absent narrows nothing,
+// and each order is that of an index.
+// How many match, exact up to @count_max, and of a search that fewer match, which.
+func (q *Queries) AuthorizationCount(ctx context.Context, db DBTX, arg AuthorizationCountParams) (AuthorizationCountRow, error) {
 	row := db.QueryRow(ctx, authorizationCount,
+		arg.Search,
+		arg.CountMax,
 		arg.TenantID,
 		arg.BorrowerID,
 		arg.Key,
-		arg.Search,
-		arg.CountMax,
 	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var i AuthorizationCountRow
+	err := row.Scan(&i.Total, &i.Found)
+	return i, err
 }
 
 const authorizationEntomb = `-- name: AuthorizationEntomb :exec
@@ -369,9 +375,10 @@ WHERE a.tenant_id = $1 AND a.deleted_at IS NULL
     AND ($2::text IS NULL OR a.borrower_id = $2)
     AND ($3::text IS NULL OR a.key = $3)
     AND ($4::text IS NULL OR strpos(a.search_text, $4) > 0)
-    AND ($5::uuid IS NULL OR a.id < $5)
+    AND ($5::uuid[] IS NULL OR a.id = ANY($5::uuid[]))
+    AND ($6::uuid IS NULL OR a.id < $6)
 ORDER BY a.id DESC
-LIMIT $7 OFFSET $6
+LIMIT $8 OFFSET $7
 `
 
 type AuthorizationListNewestParams struct {
@@ -379,6 +386,7 @@ type AuthorizationListNewestParams struct {
 	BorrowerID *string
 	Key        *string
 	Search     *string
+	Found      []uuid.UUID
 	Before     *uuid.UUID
 	RowOffset  int32
 	RowLimit   int32
@@ -403,13 +411,14 @@ type AuthorizationListNewestRow struct {
 	HasAttachments bool
 }
 
-// Newest first, along authorizations_newest or authorizations_borrower.
+// Newest first.
 func (q *Queries) AuthorizationListNewest(ctx context.Context, db DBTX, arg AuthorizationListNewestParams) ([]AuthorizationListNewestRow, error) {
 	rows, err := db.Query(ctx, authorizationListNewest,
 		arg.TenantID,
 		arg.BorrowerID,
 		arg.Key,
 		arg.Search,
+		arg.Found,
 		arg.Before,
 		arg.RowOffset,
 		arg.RowLimit,
@@ -456,21 +465,24 @@ SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borr
         WHERE l.tenant_id = a.tenant_id AND l.authorization_id = a.id AND f.stored_at IS NOT NULL) AS has_attachments
 FROM authorizations a
 CROSS JOIN LATERAL (SELECT
-    CASE $1::text WHEN 'createdAt' THEN a.created_at WHEN 'updatedAt' THEN a.updated_at
-        WHEN 'expiresAt' THEN a.expires_at WHEN 'authorizedAt' THEN a.authorized_at END AS moment,
+    CASE $1::text WHEN 'updatedAt' THEN a.updated_at WHEN 'expiresAt' THEN a.expires_at END AS moment,
+    CASE $1::text WHEN 'authorizedAt' THEN a.authorized_at END AS signed,
     CASE $1::text WHEN 'key' THEN a.key WHEN 'label' THEN a.label END AS name) AS sort
 WHERE a.tenant_id = $2 AND a.deleted_at IS NULL
     AND ($3::text IS NULL OR a.borrower_id = $3)
     AND ($4::text IS NULL OR a.key = $4)
     AND ($5::text IS NULL OR strpos(a.search_text, $5) > 0)
+    AND ($6::uuid[] IS NULL OR a.id = ANY($6::uuid[]))
 ORDER BY
-    CASE WHEN $6::boolean THEN sort.moment END DESC NULLS LAST,
-    CASE WHEN NOT $6::boolean THEN sort.moment END NULLS LAST,
-    CASE WHEN $6::boolean THEN sort.name END DESC,
-    CASE WHEN NOT $6::boolean THEN sort.name END,
-    CASE WHEN $6::boolean THEN a.id END DESC,
+    CASE WHEN $7::boolean THEN sort.moment END DESC,
+    CASE WHEN NOT $7::boolean THEN sort.moment END,
+    CASE WHEN $7::boolean THEN sort.signed END DESC NULLS LAST,
+    CASE WHEN NOT $7::boolean THEN sort.signed END,
+    CASE WHEN $7::boolean THEN sort.name END DESC,
+    CASE WHEN NOT $7::boolean THEN sort.name END,
+    CASE WHEN $7::boolean THEN a.id END DESC,
     a.id
-LIMIT $8 OFFSET $7
+LIMIT $9 OFFSET $8
 `
 
 type AuthorizationListSortedParams struct {
@@ -479,6 +491,7 @@ type AuthorizationListSortedParams struct {
 	BorrowerID *string
 	Key        *string
 	Search     *string
+	Found      []uuid.UUID
 	Descending bool
 	RowOffset  int32
 	RowLimit   int32
@@ -503,7 +516,8 @@ type AuthorizationListSortedRow struct {
 	HasAttachments bool
 }
 
-// By one field, ties by id in the same direction; absent values come last.
+// By one field, ties by id in the same direction; absent values come last. By
+// nothing, as by createdAt, they are in the order of their ids.
 func (q *Queries) AuthorizationListSorted(ctx context.Context, db DBTX, arg AuthorizationListSortedParams) ([]AuthorizationListSortedRow, error) {
 	rows, err := db.Query(ctx, authorizationListSorted,
 		arg.SortBy,
@@ -511,6 +525,7 @@ func (q *Queries) AuthorizationListSorted(ctx context.Context, db DBTX, arg Auth
 		arg.BorrowerID,
 		arg.Key,
 		arg.Search,
+		arg.Found,
 		arg.Descending,
 		arg.RowOffset,
 		arg.RowLimit,

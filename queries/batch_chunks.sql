@@ -70,7 +70,7 @@ UPDATE execution_batches b SET
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest(@new_columns::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchChunkLook :one
 -- What the items of a chunk share, whether any wait in it still, whether some may
@@ -235,4 +235,4 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;

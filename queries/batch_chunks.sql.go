@@ -21,7 +21,7 @@ UPDATE execution_batches b SET
     output_columns = b.output_columns || ARRAY(SELECT c FROM unnest($5::text[]) AS c WHERE c <> ALL (b.output_columns)),
     updated_at = now()
 WHERE b.tenant_id = $6 AND b.id = $7::uuid
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchChunkCountParams struct {
@@ -35,7 +35,6 @@ type BatchChunkCountParams struct {
 }
 
 type BatchChunkCountRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -62,7 +61,6 @@ func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCo
 	)
 	var i BatchChunkCountRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,
@@ -314,7 +312,7 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchChunkItemsRecordParams struct {
@@ -347,7 +345,6 @@ type BatchChunkItemsRecordParams struct {
 }
 
 type BatchChunkItemsRecordRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -397,7 +394,6 @@ func (q *Queries) BatchChunkItemsRecord(ctx context.Context, db DBTX, arg BatchC
 	)
 	var i BatchChunkItemsRecordRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,

@@ -73,7 +73,7 @@ FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchItemsGet :many
 -- Items and how far they are, with their input where that is nowhere yet.
-SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
+SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags,
     (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
     (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
 FROM unnest(@indexes::integer[]) AS wanted (item_index)
@@ -109,7 +109,7 @@ SELECT id FROM held;
 -- name: BatchItemsGetPending :many
 -- What it takes to run the pending ones of a range of items. One that has begun
 -- goes on from its state.
-SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
+SELECT e.id, e.item_index::integer AS item_index, e.is_test, e.attempt, e.tags, p.input,
     (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
@@ -153,7 +153,7 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchItemsListResults :many
 -- A page of ended items with their payloads, in their order.
@@ -254,16 +254,22 @@ WITH batch AS (
 SELECT FROM batch;
 
 -- name: BatchItemList :many
--- A page of items in their order, after that of the given id.
+-- A page of items in their order, after that of the given id. The payloads of the
+-- pages before are not looked at.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
-  AND (sqlc.narg('status')::text IS NULL OR e.status = sqlc.narg('status'))
-  AND (sqlc.narg('after')::uuid IS NULL OR e.item_index > (
-      SELECT a.item_index FROM executions a WHERE a.tenant_id = @tenant_id AND a.id = sqlc.narg('after')))
-ORDER BY e.item_index
-LIMIT @row_limit OFFSET @row_offset;
+FROM (
+    SELECT x.id, x.item_index, x.row_number, x.source_file_name, x.borrower_id, x.status, x.source_failed, x.status_code, x.attempt,
+        x.started_at, x.completed_at
+    FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND x.batch_id = @batch_id::uuid
+      AND (sqlc.narg('status')::text IS NULL OR x.status = sqlc.narg('status'))
+      AND (sqlc.narg('after')::uuid IS NULL OR x.item_index > (
+          SELECT a.item_index FROM executions a WHERE a.tenant_id = @tenant_id AND a.id = sqlc.narg('after')))
+    ORDER BY x.item_index
+    LIMIT @row_limit OFFSET @row_offset
+) AS e JOIN execution_payloads p ON p.execution_id = e.id
+ORDER BY e.item_index;
 
 -- name: BatchItemCount :one
 -- Exact up to @count_max.
@@ -273,6 +279,34 @@ SELECT count(*) FROM (
       AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     LIMIT @count_max::bigint
 ) AS matching;
+
+-- name: BatchItemFind :one
+-- How many items of a batch have a status, up to @count_max, and of fewer which: by
+-- the index of statuses, in which those of the workflow that were made while the
+-- batch went on are next to each other.
+SELECT count(*) AS total, (CASE WHEN count(*) < @count_max::bigint THEN array_agg(matching.id) END)::uuid[] AS found
+FROM (
+    SELECT e.id FROM executions e
+    WHERE e.tenant_id = @tenant_id AND e.status = @status AND e.workflow_id = @workflow_id
+      AND e.id >= @first_id::uuid AND e.id < @last_id::uuid AND e.batch_id IS NOT DISTINCT FROM @batch_id::uuid
+    LIMIT @count_max::bigint
+) AS matching;
+
+-- name: BatchItemListFound :many
+-- BatchItemList of items that are named.
+SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
+    e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
+FROM (
+    SELECT x.id, x.item_index, x.row_number, x.source_file_name, x.borrower_id, x.status, x.source_failed, x.status_code, x.attempt,
+        x.started_at, x.completed_at
+    FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND x.id = ANY (@ids::uuid[])
+      AND (sqlc.narg('after')::uuid IS NULL OR x.item_index > (
+          SELECT a.item_index FROM executions a WHERE a.tenant_id = @tenant_id AND a.id = sqlc.narg('after')))
+    ORDER BY x.item_index
+    LIMIT @row_limit OFFSET @row_offset
+) AS e JOIN execution_payloads p ON p.execution_id = e.id
+ORDER BY e.item_index;
 
 -- name: BatchItemDefer :execrows
 -- Lets go of an item whose target is down: it goes on later, from the given

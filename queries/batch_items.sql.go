@@ -98,6 +98,49 @@ func (q *Queries) BatchItemDefer(ctx context.Context, db DBTX, arg BatchItemDefe
 	return result.RowsAffected(), nil
 }
 
+const batchItemFind = `-- name: BatchItemFind :one
+SELECT count(*) AS total, (CASE WHEN count(*) < $1::bigint THEN array_agg(matching.id) END)::uuid[] AS found
+FROM (
+    SELECT e.id FROM executions e
+    WHERE e.tenant_id = $2 AND e.status = $3 AND e.workflow_id = $4
+      AND e.id >= $5::uuid AND e.id < $6::uuid AND e.batch_id IS NOT DISTINCT FROM $7::uuid
+    LIMIT $1::bigint
+) AS matching
+`
+
+type BatchItemFindParams struct {
+	CountMax   int64
+	TenantID   uuid.UUID
+	Status     string
+	WorkflowID uuid.UUID
+	FirstID    uuid.UUID
+	LastID     uuid.UUID
+	BatchID    uuid.UUID
+}
+
+type BatchItemFindRow struct {
+	Total int64
+	Found []uuid.UUID
+}
+
+// How many items of a batch have a status, up to @count_max, and of fewer which: by
+// the index of statuses, in which those of the workflow that were made while the
+// batch went on are next to each other.
+func (q *Queries) BatchItemFind(ctx context.Context, db DBTX, arg BatchItemFindParams) (BatchItemFindRow, error) {
+	row := db.QueryRow(ctx, batchItemFind,
+		arg.CountMax,
+		arg.TenantID,
+		arg.Status,
+		arg.WorkflowID,
+		arg.FirstID,
+		arg.LastID,
+		arg.BatchID,
+	)
+	var i BatchItemFindRow
+	err := row.Scan(&i.Total, &i.Found)
+	return i, err
+}
+
 const batchItemFirstError = `-- name: BatchItemFirstError :one
 SELECT (p.result ->> 'errorMessage')::text AS error_message
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
@@ -120,13 +163,18 @@ func (q *Queries) BatchItemFirstError(ctx context.Context, db DBTX, arg BatchIte
 const batchItemList = `-- name: BatchItemList :many
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
-FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
-WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid
-  AND ($3::text IS NULL OR e.status = $3)
-  AND ($4::uuid IS NULL OR e.item_index > (
-      SELECT a.item_index FROM executions a WHERE a.tenant_id = $1 AND a.id = $4))
+FROM (
+    SELECT x.id, x.item_index, x.row_number, x.source_file_name, x.borrower_id, x.status, x.source_failed, x.status_code, x.attempt,
+        x.started_at, x.completed_at
+    FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM $1::uuid AND x.batch_id = $2::uuid
+      AND ($3::text IS NULL OR x.status = $3)
+      AND ($4::uuid IS NULL OR x.item_index > (
+          SELECT a.item_index FROM executions a WHERE a.tenant_id = $1 AND a.id = $4))
+    ORDER BY x.item_index
+    LIMIT $6 OFFSET $5
+) AS e JOIN execution_payloads p ON p.execution_id = e.id
 ORDER BY e.item_index
-LIMIT $6 OFFSET $5
 `
 
 type BatchItemListParams struct {
@@ -153,7 +201,8 @@ type BatchItemListRow struct {
 	ErrorMessage   string
 }
 
-// A page of items in their order, after that of the given id.
+// A page of items in their order, after that of the given id. The payloads of the
+// pages before are not looked at.
 func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListParams) ([]BatchItemListRow, error) {
 	rows, err := db.Query(ctx, batchItemList,
 		arg.TenantID,
@@ -170,6 +219,85 @@ func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListP
 	items := []BatchItemListRow{}
 	for rows.Next() {
 		var i BatchItemListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ItemIndex,
+			&i.RowNumber,
+			&i.SourceFileName,
+			&i.BorrowerID,
+			&i.Status,
+			&i.SourceFailed,
+			&i.StatusCode,
+			&i.Attempt,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.ErrorMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemListFound = `-- name: BatchItemListFound :many
+SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
+    e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
+FROM (
+    SELECT x.id, x.item_index, x.row_number, x.source_file_name, x.borrower_id, x.status, x.source_failed, x.status_code, x.attempt,
+        x.started_at, x.completed_at
+    FROM executions x
+    WHERE x.tenant_id IS NOT DISTINCT FROM $1::uuid AND x.id = ANY ($2::uuid[])
+      AND ($3::uuid IS NULL OR x.item_index > (
+          SELECT a.item_index FROM executions a WHERE a.tenant_id = $1 AND a.id = $3))
+    ORDER BY x.item_index
+    LIMIT $5 OFFSET $4
+) AS e JOIN execution_payloads p ON p.execution_id = e.id
+ORDER BY e.item_index
+`
+
+type BatchItemListFoundParams struct {
+	TenantID  uuid.UUID
+	Ids       []uuid.UUID
+	After     *uuid.UUID
+	RowOffset int32
+	RowLimit  int32
+}
+
+type BatchItemListFoundRow struct {
+	ID             uuid.UUID
+	ItemIndex      int32
+	RowNumber      *int32
+	SourceFileName *string
+	BorrowerID     *string
+	Status         string
+	SourceFailed   bool
+	StatusCode     *int32
+	Attempt        int32
+	StartedAt      *time.Time
+	CompletedAt    *time.Time
+	ErrorMessage   string
+}
+
+// BatchItemList of items that are named.
+func (q *Queries) BatchItemListFound(ctx context.Context, db DBTX, arg BatchItemListFoundParams) ([]BatchItemListFoundRow, error) {
+	rows, err := db.Query(ctx, batchItemListFound,
+		arg.TenantID,
+		arg.Ids,
+		arg.After,
+		arg.RowOffset,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemListFoundRow{}
+	for rows.Next() {
+		var i BatchItemListFoundRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ItemIndex,
@@ -400,7 +528,7 @@ UPDATE execution_batches b SET
     updated_at = now()
 FROM counted
 WHERE b.tenant_id = $2 AND b.id = $3::uuid AND counted.items > 0
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchItemsFinishParams struct {
@@ -422,7 +550,6 @@ type BatchItemsFinishParams struct {
 }
 
 type BatchItemsFinishRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -458,7 +585,6 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 	)
 	var i BatchItemsFinishRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,
@@ -474,7 +600,7 @@ func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsF
 }
 
 const batchItemsGet = `-- name: BatchItemsGet :many
-SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at,
+SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags,
     (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
     (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
 FROM unnest($1::integer[]) AS wanted (item_index)
@@ -497,7 +623,6 @@ type BatchItemsGetRow struct {
 	IsTest     bool
 	Attempt    int32
 	Tags       []string
-	CreatedAt  time.Time
 	IsRunning  bool
 	HasBegun   bool
 	IsFresh    bool
@@ -521,7 +646,6 @@ func (q *Queries) BatchItemsGet(ctx context.Context, db DBTX, arg BatchItemsGetP
 			&i.IsTest,
 			&i.Attempt,
 			&i.Tags,
-			&i.CreatedAt,
 			&i.IsRunning,
 			&i.HasBegun,
 			&i.IsFresh,
@@ -538,7 +662,7 @@ func (q *Queries) BatchItemsGet(ctx context.Context, db DBTX, arg BatchItemsGetP
 }
 
 const batchItemsGetPending = `-- name: BatchItemsGetPending :many
-SELECT e.id, e.item_index::integer AS item_index, e.borrower_id, e.is_test, e.attempt, e.tags, e.created_at, p.input,
+SELECT e.id, e.item_index::integer AS item_index, e.is_test, e.attempt, e.tags, p.input,
     (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid
@@ -554,15 +678,13 @@ type BatchItemsGetPendingParams struct {
 }
 
 type BatchItemsGetPendingRow struct {
-	ID         uuid.UUID
-	ItemIndex  int32
-	BorrowerID *string
-	IsTest     bool
-	Attempt    int32
-	Tags       []string
-	CreatedAt  time.Time
-	Input      []byte
-	HasBegun   bool
+	ID        uuid.UUID
+	ItemIndex int32
+	IsTest    bool
+	Attempt   int32
+	Tags      []string
+	Input     []byte
+	HasBegun  bool
 }
 
 // What it takes to run the pending ones of a range of items. One that has begun
@@ -584,11 +706,9 @@ func (q *Queries) BatchItemsGetPending(ctx context.Context, db DBTX, arg BatchIt
 		if err := rows.Scan(
 			&i.ID,
 			&i.ItemIndex,
-			&i.BorrowerID,
 			&i.IsTest,
 			&i.Attempt,
 			&i.Tags,
-			&i.CreatedAt,
 			&i.Input,
 			&i.HasBegun,
 		); err != nil {

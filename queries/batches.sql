@@ -29,8 +29,7 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchList :many
--- Newest first. Every filter narrows the tenant's rows in the order of
--- execution_batches_newest, so one plan serves all of them.
+-- Newest first; planned ByValues.
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
     items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
@@ -67,7 +66,7 @@ UPDATE execution_batches b SET status = @status, pre_processing_result = @result
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'pre_processing';
 
 -- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
+SELECT status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id
 FOR UPDATE;
 
@@ -131,7 +130,7 @@ UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updat
         SELECT count(*) FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'paused'
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchCancelRequest :one
 -- Asks for the end of a batch; what is to be ended is ended while it is processing.
@@ -174,7 +173,7 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND retry_mo
 -- cancelled, or another process was first.
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchNoticeAdd :exec
 -- Adds a notice, one of each code and source.

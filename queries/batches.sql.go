@@ -454,8 +454,7 @@ type BatchListRow struct {
 	CompletedAt         *time.Time
 }
 
-// Newest first. Every filter narrows the tenant's rows in the order of
-// execution_batches_newest, so one plan serves all of them.
+// Newest first; planned ByValues.
 func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) ([]BatchListRow, error) {
 	rows, err := db.Query(ctx, batchList,
 		arg.TenantID,
@@ -672,7 +671,7 @@ func (q *Queries) BatchProcessed(ctx context.Context, db DBTX, arg BatchProcesse
 }
 
 const batchProgressGetForUpdate = `-- name: BatchProgressGetForUpdate :one
-SELECT workflow_id, status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
+SELECT status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items
 FROM execution_batches WHERE tenant_id = $1 AND id = $2
 FOR UPDATE
 `
@@ -683,7 +682,6 @@ type BatchProgressGetForUpdateParams struct {
 }
 
 type BatchProgressGetForUpdateRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -700,7 +698,6 @@ func (q *Queries) BatchProgressGetForUpdate(ctx context.Context, db DBTX, arg Ba
 	row := db.QueryRow(ctx, batchProgressGetForUpdate, arg.TenantID, arg.ID)
 	var i BatchProgressGetForUpdateRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,
@@ -725,7 +722,7 @@ UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updat
         SELECT count(*) FROM executions e
         WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'running')
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'paused'
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchResumeParams struct {
@@ -734,7 +731,6 @@ type BatchResumeParams struct {
 }
 
 type BatchResumeRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -753,7 +749,6 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 	row := db.QueryRow(ctx, batchResume, arg.TenantID, arg.ID)
 	var i BatchResumeRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,
@@ -800,7 +795,7 @@ func (q *Queries) BatchRetry(ctx context.Context, db DBTX, arg BatchRetryParams)
 const batchRetryEnd = `-- name: BatchRetryEnd :one
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-RETURNING b.workflow_id, b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
+RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchRetryEndParams struct {
@@ -809,7 +804,6 @@ type BatchRetryEndParams struct {
 }
 
 type BatchRetryEndRow struct {
-	WorkflowID        uuid.UUID
 	Status            string
 	RetryMode         *string
 	CancelRequestedAt *time.Time
@@ -828,7 +822,6 @@ func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndP
 	row := db.QueryRow(ctx, batchRetryEnd, arg.TenantID, arg.ID)
 	var i BatchRetryEndRow
 	err := row.Scan(
-		&i.WorkflowID,
 		&i.Status,
 		&i.RetryMode,
 		&i.CancelRequestedAt,

@@ -39,7 +39,7 @@ UPDATE clients SET revoked_at = now() WHERE tenant_id = @tenant_id AND id = @id 
 -- Rotations of one client's secrets go one after the other.
 SELECT id FROM clients WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
--- name: ClientSecretRevokeOlder :execrows
+-- name: ClientSecretRevokeOlder :exec
 -- Revokes all but the newest secrets.
 UPDATE client_secrets s SET revoked_at = now()
 WHERE s.tenant_id = @tenant_id AND s.client_id = @client_id AND s.revoked_at IS NULL

@@ -141,7 +141,7 @@ func (q *Queries) ClientSecretInsert(ctx context.Context, db DBTX, arg ClientSec
 	return err
 }
 
-const clientSecretRevokeOlder = `-- name: ClientSecretRevokeOlder :execrows
+const clientSecretRevokeOlder = `-- name: ClientSecretRevokeOlder :exec
 UPDATE client_secrets s SET revoked_at = now()
 WHERE s.tenant_id = $1 AND s.client_id = $2 AND s.revoked_at IS NULL
   AND s.id NOT IN (
@@ -157,12 +157,9 @@ type ClientSecretRevokeOlderParams struct {
 }
 
 // Revokes all but the newest secrets.
-func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg ClientSecretRevokeOlderParams) (int64, error) {
-	result, err := db.Exec(ctx, clientSecretRevokeOlder, arg.TenantID, arg.ClientID, arg.Keep)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg ClientSecretRevokeOlderParams) error {
+	_, err := db.Exec(ctx, clientSecretRevokeOlder, arg.TenantID, arg.ClientID, arg.Keep)
+	return err
 }
 
 const sysClientGet = `-- name: SysClientGet :one

@@ -15,7 +15,7 @@ import (
 
 // executionColumns are those of ExecutionGet.
 const executionColumns = `e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
-    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
+    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt`
 
 // ExecutionListParams says which of a tenant's executions to list. Members that
@@ -36,13 +36,7 @@ type ExecutionListParams struct {
 
 	// Ascending lists the oldest first.
 	Ascending bool
-	// After is the id that the rows come after in their order; uuid.Nil begins
-	// with the first.
-	After  uuid.UUID
-	Offset int
-	Limit  int
-	// CountMax is how far the matching rows are counted, whatever After says.
-	CountMax int
+	Window
 }
 
 // ExecutionSearch is a text that any of several columns may match.
@@ -192,10 +186,10 @@ func (p *ExecutionListParams) page() Statement {
 	if len(p.Tags) > 0 || p.Search != nil {
 		b.Where(p.matches(b))
 	}
-	if p.After != uuid.Nil && p.Ascending {
-		b.Where("e.id > " + b.Var(p.After))
-	} else if p.After != uuid.Nil {
-		b.Where("e.id < " + b.Var(p.After))
+	if p.After != nil && p.Ascending {
+		b.Where("e.id > " + b.Var(*p.After))
+	} else if p.After != nil {
+		b.Where("e.id < " + b.Var(*p.After))
 	}
 	b.Limit(p.Limit).Offset(p.Offset)
 	return p.inOrder(b, paged)
@@ -210,8 +204,8 @@ func (p *ExecutionListParams) pageOf(ids []uuid.UUID) Statement {
 		return bytes.Compare(b[:], a[:])
 	}
 	slices.SortFunc(ids, order)
-	if p.After != uuid.Nil {
-		after, found := slices.BinarySearchFunc(ids, p.After, order)
+	if p.After != nil {
+		after, found := slices.BinarySearchFunc(ids, *p.After, order)
 		if found {
 			after++
 		}

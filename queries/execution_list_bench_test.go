@@ -119,7 +119,7 @@ type listDraw struct {
 
 // drawList draws up to three filters and a part of the list.
 func drawList(r *rand.Rand) listDraw {
-	d := listDraw{params: queries.ExecutionListParams{Limit: 11 + r.IntN(90), CountMax: 10_001, Offset: r.IntN(3) * 10, Ascending: r.IntN(4) == 0}}
+	d := listDraw{params: queries.ExecutionListParams{Window: queries.Window{Limit: 11 + r.IntN(90), CountMax: 10_001, Offset: r.IntN(3) * 10}, Ascending: r.IntN(4) == 0}}
 	p := &d.params
 	of := func(texts ...string) string { return texts[r.IntN(len(texts))] }
 	filters := []func(){

@@ -37,7 +37,7 @@ func TestExecutionListHasOnePageHoweverFarIsCounted(t *testing.T) {
 		all, total, err := q.ExecutionList(t.Context(), pool, p)
 		require.NoError(t, err)
 		if len(all) > 0 && r.IntN(2) == 0 { // go on after one of them
-			p.After = all[r.IntN(len(all))].ID
+			p.After = &all[r.IntN(len(all))].ID
 			all, _, err = q.ExecutionList(t.Context(), pool, p)
 			require.NoError(t, err)
 		}
@@ -81,7 +81,7 @@ func TestExecutionListReadsAPageOfWhatIsNotAnalyzed(t *testing.T) {
 		require.Less(t, read, 50, name)
 	}
 	nothing := queries.ExecutionListParams{
-		TenantID: tenantID, WorkflowIDs: []uuid.UUID{uuid.New()}, Status: "completed", CreatedFrom: monthStart(), Limit: 11, CountMax: 100,
+		TenantID: tenantID, WorkflowIDs: []uuid.UUID{uuid.New()}, Status: "completed", CreatedFrom: monthStart(), Window: queries.Window{Limit: 11, CountMax: 100},
 	}
 	statements, err := nothing.Statements(t.Context(), pool)
 	require.NoError(t, err)

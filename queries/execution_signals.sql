@@ -1,7 +1,7 @@
 -- name: ExecutionGetForSignal :one
 -- Holds the execution, so that whoever drives it either has let it go before or
 -- finds the signal when it does; with its payload, as ExecutionGetForUpdate.
-SELECT e.workflow_id, e.status, e.attempt, e.batch_id, p.state
+SELECT e.status, e.attempt, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id
 FOR UPDATE OF e, p;

@@ -13,7 +13,7 @@ import (
 )
 
 const executionGetForSignal = `-- name: ExecutionGetForSignal :one
-SELECT e.workflow_id, e.status, e.attempt, e.batch_id, p.state
+SELECT e.status, e.attempt, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = $1 AND e.id = $2
 FOR UPDATE OF e, p
@@ -25,11 +25,9 @@ type ExecutionGetForSignalParams struct {
 }
 
 type ExecutionGetForSignalRow struct {
-	WorkflowID uuid.UUID
-	Status     string
-	Attempt    int32
-	BatchID    *uuid.UUID
-	State      []byte
+	Status  string
+	Attempt int32
+	State   []byte
 }
 
 // Holds the execution, so that whoever drives it either has let it go before or
@@ -37,13 +35,7 @@ type ExecutionGetForSignalRow struct {
 func (q *Queries) ExecutionGetForSignal(ctx context.Context, db DBTX, arg ExecutionGetForSignalParams) (ExecutionGetForSignalRow, error) {
 	row := db.QueryRow(ctx, executionGetForSignal, arg.TenantID, arg.ID)
 	var i ExecutionGetForSignalRow
-	err := row.Scan(
-		&i.WorkflowID,
-		&i.Status,
-		&i.Attempt,
-		&i.BatchID,
-		&i.State,
-	)
+	err := row.Scan(&i.Status, &i.Attempt, &i.State)
 	return i, err
 }
 

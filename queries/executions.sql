@@ -88,7 +88,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND p.exe
       SELECT 1 FROM processes
       WHERE processes.id = e.lease_process_id
         AND processes.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
-RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at, e.started_at, e.deadline_at, p.input, p.state,
+RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.deadline_at, p.input, p.state,
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input;
 
 -- name: SysExecutionListForRun :many
@@ -216,12 +216,11 @@ WHERE e.batch_id IS NULL
 LIMIT 10000;
 
 -- name: ExecutionGetStatus :one
-SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed
+SELECT status, started_at, completed_at, tasks_completed, tasks_failed
 FROM executions WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND id = @id;
 
 -- name: ExecutionGetOutput :one
-SELECT e.id, e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type,
-       e.status, e.created_at, p.result
+SELECT e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.status, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
@@ -240,13 +239,13 @@ SELECT EXISTS (SELECT 1 FROM executions WHERE tenant_id = @tenant_id AND id = @i
 -- name: ExecutionGet :one
 -- An execution as the Executions API shows it; ExecutionList gives many.
 SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
-    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
+    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
 FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetInput :one
-SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
+SELECT e.workflow_id, e.workflow_alias, e.workflow_version, p.input
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
@@ -258,7 +257,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 -- name: ExecutionGetForUpdate :one
 -- An execution that is about to be retried or cancelled. Its payload is locked too:
 -- who waited for the execution would else be given the state from before the wait.
-SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
+SELECT e.batch_id, e.status, e.attempt, e.tags, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
 FOR UPDATE OF e, p;

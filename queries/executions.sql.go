@@ -160,7 +160,7 @@ func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFin
 
 const executionGet = `-- name: ExecutionGet :one
 SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
-    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags, e.created_at,
+    e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
 FROM executions e LEFT JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
@@ -186,7 +186,6 @@ type ExecutionGetRow struct {
 	IsTest          bool
 	RescoreOf       *uuid.UUID
 	Tags            []string
-	CreatedAt       time.Time
 	ItemIndex       *int32
 	RowNumber       *int32
 	SourceFileName  *string
@@ -213,7 +212,6 @@ func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetPar
 		&i.IsTest,
 		&i.RescoreOf,
 		&i.Tags,
-		&i.CreatedAt,
 		&i.ItemIndex,
 		&i.RowNumber,
 		&i.SourceFileName,
@@ -224,7 +222,7 @@ func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetPar
 }
 
 const executionGetForUpdate = `-- name: ExecutionGetForUpdate :one
-SELECT e.batch_id, e.status, e.attempt, e.tags, e.started_at, e.lease_token, p.state
+SELECT e.batch_id, e.status, e.attempt, e.tags, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 FOR UPDATE OF e, p
@@ -240,7 +238,6 @@ type ExecutionGetForUpdateRow struct {
 	Status     string
 	Attempt    int32
 	Tags       []string
-	StartedAt  *time.Time
 	LeaseToken *uuid.UUID
 	State      []byte
 }
@@ -255,7 +252,6 @@ func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg Execut
 		&i.Status,
 		&i.Attempt,
 		&i.Tags,
-		&i.StartedAt,
 		&i.LeaseToken,
 		&i.State,
 	)
@@ -263,7 +259,7 @@ func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg Execut
 }
 
 const executionGetInput = `-- name: ExecutionGetInput :one
-SELECT e.id, e.workflow_id, e.workflow_alias, e.workflow_version, e.created_at, p.input
+SELECT e.workflow_id, e.workflow_alias, e.workflow_version, p.input
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
@@ -274,11 +270,9 @@ type ExecutionGetInputParams struct {
 }
 
 type ExecutionGetInputRow struct {
-	ID              uuid.UUID
 	WorkflowID      uuid.UUID
 	WorkflowAlias   string
 	WorkflowVersion int32
-	CreatedAt       time.Time
 	Input           []byte
 }
 
@@ -286,19 +280,16 @@ func (q *Queries) ExecutionGetInput(ctx context.Context, db DBTX, arg ExecutionG
 	row := db.QueryRow(ctx, executionGetInput, arg.TenantID, arg.ID)
 	var i ExecutionGetInputRow
 	err := row.Scan(
-		&i.ID,
 		&i.WorkflowID,
 		&i.WorkflowAlias,
 		&i.WorkflowVersion,
-		&i.CreatedAt,
 		&i.Input,
 	)
 	return i, err
 }
 
 const executionGetOutput = `-- name: ExecutionGetOutput :one
-SELECT e.id, e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type,
-       e.status, e.created_at, p.result
+SELECT e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.status, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2
 `
@@ -309,7 +300,6 @@ type ExecutionGetOutputParams struct {
 }
 
 type ExecutionGetOutputRow struct {
-	ID              uuid.UUID
 	BillableID      *string
 	BorrowerID      *string
 	WorkflowID      uuid.UUID
@@ -317,7 +307,6 @@ type ExecutionGetOutputRow struct {
 	WorkflowVersion int32
 	WorkflowType    *string
 	Status          string
-	CreatedAt       time.Time
 	Result          []byte
 }
 
@@ -325,7 +314,6 @@ func (q *Queries) ExecutionGetOutput(ctx context.Context, db DBTX, arg Execution
 	row := db.QueryRow(ctx, executionGetOutput, arg.TenantID, arg.ID)
 	var i ExecutionGetOutputRow
 	err := row.Scan(
-		&i.ID,
 		&i.BillableID,
 		&i.BorrowerID,
 		&i.WorkflowID,
@@ -333,7 +321,6 @@ func (q *Queries) ExecutionGetOutput(ctx context.Context, db DBTX, arg Execution
 		&i.WorkflowVersion,
 		&i.WorkflowType,
 		&i.Status,
-		&i.CreatedAt,
 		&i.Result,
 	)
 	return i, err
@@ -378,7 +365,7 @@ func (q *Queries) ExecutionGetState(ctx context.Context, db DBTX, arg ExecutionG
 }
 
 const executionGetStatus = `-- name: ExecutionGetStatus :one
-SELECT id, status, started_at, completed_at, tasks_completed, tasks_failed
+SELECT status, started_at, completed_at, tasks_completed, tasks_failed
 FROM executions WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND id = $2
 `
 
@@ -388,7 +375,6 @@ type ExecutionGetStatusParams struct {
 }
 
 type ExecutionGetStatusRow struct {
-	ID             uuid.UUID
 	Status         string
 	StartedAt      *time.Time
 	CompletedAt    *time.Time
@@ -400,7 +386,6 @@ func (q *Queries) ExecutionGetStatus(ctx context.Context, db DBTX, arg Execution
 	row := db.QueryRow(ctx, executionGetStatus, arg.TenantID, arg.ID)
 	var i ExecutionGetStatusRow
 	err := row.Scan(
-		&i.ID,
 		&i.Status,
 		&i.StartedAt,
 		&i.CompletedAt,
@@ -503,7 +488,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM $5::uuid AND e.id = $6 AND p.execution_id
       SELECT 1 FROM processes
       WHERE processes.id = e.lease_process_id
         AND processes.heartbeat_at > now() - make_interval(secs => $7::float8)))
-RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.created_at, e.started_at, e.deadline_at, p.input, p.state,
+RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.deadline_at, p.input, p.state,
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input
 `
 
@@ -523,8 +508,6 @@ type ExecutionLeaseRow struct {
 	Tags        []string
 	IsTest      bool
 	BatchID     *uuid.UUID
-	CreatedAt   time.Time
-	StartedAt   *time.Time
 	DeadlineAt  *time.Time
 	Input       []byte
 	State       []byte
@@ -550,8 +533,6 @@ func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeas
 		&i.Tags,
 		&i.IsTest,
 		&i.BatchID,
-		&i.CreatedAt,
-		&i.StartedAt,
 		&i.DeadlineAt,
 		&i.Input,
 		&i.State,

@@ -34,4 +34,11 @@ WHERE k.tenant_id = @tenant_id AND k.execution_id = @execution_id::uuid AND k.an
     AND p.execution_id = @execution_id::uuid;
 
 -- name: SysIdempotencyKeyDeleteOld :execrows
-DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => @older_than_seconds::float8);
+-- Forgets some of the keys that are older than the given number of seconds. One that
+-- is being taken anew is passed over.
+DELETE FROM idempotency_keys k
+WHERE (k.tenant_id, k.client_id, k.key) IN (
+    SELECT o.tenant_id, o.client_id, o.key FROM idempotency_keys o
+    WHERE o.created_at < now() - make_interval(secs => @older_than_seconds::float8)
+    ORDER BY o.created_at LIMIT @keys_max
+    FOR UPDATE SKIP LOCKED);

@@ -146,11 +146,23 @@ func (q *Queries) IdempotencyKeyInsert(ctx context.Context, db DBTX, arg Idempot
 }
 
 const sysIdempotencyKeyDeleteOld = `-- name: SysIdempotencyKeyDeleteOld :execrows
-DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1::float8)
+DELETE FROM idempotency_keys k
+WHERE (k.tenant_id, k.client_id, k.key) IN (
+    SELECT o.tenant_id, o.client_id, o.key FROM idempotency_keys o
+    WHERE o.created_at < now() - make_interval(secs => $1::float8)
+    ORDER BY o.created_at LIMIT $2
+    FOR UPDATE SKIP LOCKED)
 `
 
-func (q *Queries) SysIdempotencyKeyDeleteOld(ctx context.Context, db DBTX, olderThanSeconds float64) (int64, error) {
-	result, err := db.Exec(ctx, sysIdempotencyKeyDeleteOld, olderThanSeconds)
+type SysIdempotencyKeyDeleteOldParams struct {
+	OlderThanSeconds float64
+	KeysMax          int32
+}
+
+// Forgets some of the keys that are older than the given number of seconds. One that
+// is being taken anew is passed over.
+func (q *Queries) SysIdempotencyKeyDeleteOld(ctx context.Context, db DBTX, arg SysIdempotencyKeyDeleteOldParams) (int64, error) {
+	result, err := db.Exec(ctx, sysIdempotencyKeyDeleteOld, arg.OlderThanSeconds, arg.KeysMax)
 	if err != nil {
 		return 0, err
 	}

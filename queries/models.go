@@ -29,12 +29,6 @@ type Tenant struct {
 	RevokedAt *time.Time
 }
 
-type TenantLimit struct {
-	TenantID  uuid.UUID
-	Category  string
-	PerMinute *int32
-}
-
 type Workflow struct {
 	ID             uuid.UUID
 	TenantID       uuid.UUID

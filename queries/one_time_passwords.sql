@@ -32,7 +32,7 @@ INSERT INTO one_time_passwords (
     @id, @tenant_id, @authorization_id, @contact_method, @contact_masked, @contact_hash, @code_hash, @message,
     @template_id, @template_hash, @client_id, @attempts_max, now() + make_interval(secs => @expires_in_seconds::float8)
 )
-RETURNING created_at, expires_at;
+RETURNING expires_at;
 
 -- name: OTPAttempt :one
 -- Counts an attempt, if the password is open. It is committed before anything is
@@ -47,7 +47,7 @@ RETURNING o.attempts, o.attempts_max, o.code_hash;
 
 -- name: OTPGetState :one
 -- Why a password may not be open.
-SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at, (o.expires_at <= now())::boolean AS is_expired,
+SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at,
     (a.expires_at <= now())::boolean AS is_authorization_expired, a.authorized_at
 FROM one_time_passwords o JOIN authorizations a ON a.tenant_id = o.tenant_id AND a.id = o.authorization_id
 WHERE o.tenant_id = @tenant_id AND o.id = @id AND o.authorization_id = @authorization_id AND a.deleted_at IS NULL;

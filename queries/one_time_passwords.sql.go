@@ -148,7 +148,7 @@ func (q *Queries) OTPGetForDelivery(ctx context.Context, db DBTX, arg OTPGetForD
 }
 
 const oTPGetState = `-- name: OTPGetState :one
-SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at, (o.expires_at <= now())::boolean AS is_expired,
+SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at,
     (a.expires_at <= now())::boolean AS is_authorization_expired, a.authorized_at
 FROM one_time_passwords o JOIN authorizations a ON a.tenant_id = o.tenant_id AND a.id = o.authorization_id
 WHERE o.tenant_id = $1 AND o.id = $2 AND o.authorization_id = $3 AND a.deleted_at IS NULL
@@ -165,7 +165,6 @@ type OTPGetStateRow struct {
 	AttemptsMax            int32
 	SupersededAt           *time.Time
 	VerifiedAt             *time.Time
-	IsExpired              bool
 	IsAuthorizationExpired bool
 	AuthorizedAt           *time.Time
 }
@@ -179,7 +178,6 @@ func (q *Queries) OTPGetState(ctx context.Context, db DBTX, arg OTPGetStateParam
 		&i.AttemptsMax,
 		&i.SupersededAt,
 		&i.VerifiedAt,
-		&i.IsExpired,
 		&i.IsAuthorizationExpired,
 		&i.AuthorizedAt,
 	)
@@ -194,7 +192,7 @@ INSERT INTO one_time_passwords (
     $1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, now() + make_interval(secs => $13::float8)
 )
-RETURNING created_at, expires_at
+RETURNING expires_at
 `
 
 type OTPInsertParams struct {
@@ -213,12 +211,7 @@ type OTPInsertParams struct {
 	ExpiresInSeconds float64
 }
 
-type OTPInsertRow struct {
-	CreatedAt time.Time
-	ExpiresAt time.Time
-}
-
-func (q *Queries) OTPInsert(ctx context.Context, db DBTX, arg OTPInsertParams) (OTPInsertRow, error) {
+func (q *Queries) OTPInsert(ctx context.Context, db DBTX, arg OTPInsertParams) (time.Time, error) {
 	row := db.QueryRow(ctx, oTPInsert,
 		arg.ID,
 		arg.TenantID,
@@ -234,9 +227,9 @@ func (q *Queries) OTPInsert(ctx context.Context, db DBTX, arg OTPInsertParams) (
 		arg.AttemptsMax,
 		arg.ExpiresInSeconds,
 	)
-	var i OTPInsertRow
-	err := row.Scan(&i.CreatedAt, &i.ExpiresAt)
-	return i, err
+	var expires_at time.Time
+	err := row.Scan(&expires_at)
+	return expires_at, err
 }
 
 const oTPListRecent = `-- name: OTPListRecent :many

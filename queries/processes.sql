@@ -13,7 +13,7 @@ SELECT pg_try_advisory_lock(hashtextextended(CAST(@id::uuid AS text), 0)) AS is_
 -- lost theirs. So the asker must be steady, or still have its first session and have
 -- found the process heard of since the server began to take sessions: since its
 -- start, or its recovery from a crash, which sets its statistics back. Or they have
--- not been heard of for long: since the last look, not for as much longer.
+-- not been heard of for long; those that had not been at the last look were found then.
 WITH silent AS MATERIALIZED (
     SELECT p.id, p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8) AS is_heard,
         p.heartbeat_at > GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) AS had_session
@@ -67,6 +67,10 @@ WHERE id IN (
     FOR UPDATE SKIP LOCKED
     LIMIT 10000)
 RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000000000000'::uuid)::uuid AS execution_id;
+
+-- name: SysJobSetPriority :exec
+-- Of a job that runs, for when it is available again: the least goes first.
+UPDATE river.river_job SET priority = @priority WHERE id = @id AND state = 'running';
 
 -- name: SysDatabaseIsReadOnly :one
 -- So is one that is a standby, and one whose operator or provider stopped writes.

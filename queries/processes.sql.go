@@ -23,6 +23,21 @@ func (q *Queries) SysDatabaseIsReadOnly(ctx context.Context, db DBTX) (bool, err
 	return is_read_only, err
 }
 
+const sysJobSetPriority = `-- name: SysJobSetPriority :exec
+UPDATE river.river_job SET priority = $1 WHERE id = $2 AND state = 'running'
+`
+
+type SysJobSetPriorityParams struct {
+	Priority int16
+	ID       int64
+}
+
+// Of a job that runs, for when it is available again: the least goes first.
+func (q *Queries) SysJobSetPriority(ctx context.Context, db DBTX, arg SysJobSetPriorityParams) error {
+	_, err := db.Exec(ctx, sysJobSetPriority, arg.Priority, arg.ID)
+	return err
+}
+
 const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :many
 UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now()
 WHERE id IN (
@@ -184,7 +199,7 @@ type SysProcessListDeadParams struct {
 // lost theirs. So the asker must be steady, or still have its first session and have
 // found the process heard of since the server began to take sessions: since its
 // start, or its recovery from a crash, which sets its statistics back. Or they have
-// not been heard of for long: since the last look, not for as much longer.
+// not been heard of for long; those that had not been at the last look were found then.
 func (q *Queries) SysProcessListDead(ctx context.Context, db DBTX, arg SysProcessListDeadParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysProcessListDead,
 		arg.IsSteady,

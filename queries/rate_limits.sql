@@ -3,9 +3,21 @@
 SELECT admitted::boolean AS admitted, remaining::integer AS remaining, free_in_ms::integer AS free_in_ms
 FROM rate_limit_take(@subject::uuid, @category::text, @per_minute::integer, @taking::boolean);
 
--- name: SysRateLimitSweep :exec
--- Forgets whatever has had no hit for two windows.
-WITH quiet AS (
-    DELETE FROM rate_limits WHERE last_at < now() - interval '2 minutes' RETURNING subject, category
+-- name: SysRateLimitSweep :one
+-- Forgets whatever has had no hit for two windows, a part of it at a time: a part
+-- is so many counters, and so many hits. What others hold is passed over.
+WITH quiet AS MATERIALIZED (
+    SELECT r.subject, r.category FROM rate_limits r
+    WHERE r.last_at < now() - interval '2 minutes'
+    LIMIT @part::bigint FOR UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+    SELECT h.subject, h.category, h.number FROM quiet q
+    CROSS JOIN LATERAL (SELECT * FROM rate_limit_hits x WHERE x.subject = q.subject AND x.category = q.category) AS h
+    LIMIT @part::bigint
+), hits AS (
+    DELETE FROM rate_limit_hits h USING old o WHERE h.subject = o.subject AND h.category = o.category AND h.number = o.number
+), counters AS ( -- once none of their hits can be left
+    DELETE FROM rate_limits r USING quiet q
+    WHERE r.subject = q.subject AND r.category = q.category AND (SELECT count(*) FROM old) < @part::bigint
 )
-DELETE FROM rate_limit_hits h USING quiet q WHERE h.subject = q.subject AND h.category = q.category;
+SELECT ((SELECT count(*) FROM quiet) = @part::bigint OR (SELECT count(*) FROM old) = @part::bigint)::boolean AS has_more;

@@ -11,17 +11,31 @@ import (
 	"github.com/google/uuid"
 )
 
-const sysRateLimitSweep = `-- name: SysRateLimitSweep :exec
-WITH quiet AS (
-    DELETE FROM rate_limits WHERE last_at < now() - interval '2 minutes' RETURNING subject, category
+const sysRateLimitSweep = `-- name: SysRateLimitSweep :one
+WITH quiet AS MATERIALIZED (
+    SELECT r.subject, r.category FROM rate_limits r
+    WHERE r.last_at < now() - interval '2 minutes'
+    LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+    SELECT h.subject, h.category, h.number FROM quiet q
+    CROSS JOIN LATERAL (SELECT subject, category, number, at FROM rate_limit_hits x WHERE x.subject = q.subject AND x.category = q.category) AS h
+    LIMIT $1::bigint
+), hits AS (
+    DELETE FROM rate_limit_hits h USING old o WHERE h.subject = o.subject AND h.category = o.category AND h.number = o.number
+), counters AS ( -- once none of their hits can be left
+    DELETE FROM rate_limits r USING quiet q
+    WHERE r.subject = q.subject AND r.category = q.category AND (SELECT count(*) FROM old) < $1::bigint
 )
-DELETE FROM rate_limit_hits h USING quiet q WHERE h.subject = q.subject AND h.category = q.category
+SELECT ((SELECT count(*) FROM quiet) = $1::bigint OR (SELECT count(*) FROM old) = $1::bigint)::boolean AS has_more
 `
 
-// Forgets whatever has had no hit for two windows.
-func (q *Queries) SysRateLimitSweep(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, sysRateLimitSweep)
-	return err
+// Forgets whatever has had no hit for two windows, a part of it at a time: a part
+// is so many counters, and so many hits. What others hold is passed over.
+func (q *Queries) SysRateLimitSweep(ctx context.Context, db DBTX, part int64) (bool, error) {
+	row := db.QueryRow(ctx, sysRateLimitSweep, part)
+	var has_more bool
+	err := row.Scan(&has_more)
+	return has_more, err
 }
 
 const sysRateLimitTake = `-- name: SysRateLimitTake :one

@@ -36,25 +36,20 @@ ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
 -- name: SysScheduleNext :one
--- When the first of all schedules is due that SysScheduleClaim would give. No
--- row: there is none.
-SELECT s.next_run_at
-FROM schedules s
-JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
-JOIN tenants t ON t.id = s.tenant_id
-WHERE w.status = 'active' AND t.revoked_at IS NULL
-ORDER BY s.next_run_at
-LIMIT 1;
+-- When the first of all schedules is due. No row: there is none.
+SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1;
 
 -- name: SysScheduleClaim :many
--- Holds schedules that are due, those that nobody else holds; a tenant that is
--- revoked has none. The workflow is held too: who archives it waits for the
--- firing, and a workflow that is being archived does not fire.
-SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias
+-- Holds schedules that are due, those that nobody else holds. One of a tenant that
+-- is revoked, or of a workflow that is not active, must not fire. The workflow is
+-- held too: who archives it waits for the firing, and a workflow that is being
+-- archived does not fire.
+SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias,
+    (w.status = 'active' AND t.revoked_at IS NULL)::boolean AS may_fire
 FROM schedules s
 JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
 JOIN tenants t ON t.id = s.tenant_id
-WHERE s.next_run_at <= @now::timestamptz AND w.status = 'active' AND t.revoked_at IS NULL
+WHERE s.next_run_at <= @now::timestamptz
 ORDER BY s.next_run_at
 LIMIT @schedules_max
 FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED;

@@ -275,11 +275,12 @@ func (q *Queries) SysScheduleAdvance(ctx context.Context, db DBTX, arg SysSchedu
 }
 
 const sysScheduleClaim = `-- name: SysScheduleClaim :many
-SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias
+SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias,
+    (w.status = 'active' AND t.revoked_at IS NULL)::boolean AS may_fire
 FROM schedules s
 JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
 JOIN tenants t ON t.id = s.tenant_id
-WHERE s.next_run_at <= $1::timestamptz AND w.status = 'active' AND t.revoked_at IS NULL
+WHERE s.next_run_at <= $1::timestamptz
 ORDER BY s.next_run_at
 LIMIT $2
 FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED
@@ -301,11 +302,13 @@ type SysScheduleClaimRow struct {
 	Input         []byte
 	Batch         []byte
 	Alias         string
+	MayFire       bool
 }
 
-// Holds schedules that are due, those that nobody else holds; a tenant that is
-// revoked has none. The workflow is held too: who archives it waits for the
-// firing, and a workflow that is being archived does not fire.
+// Holds schedules that are due, those that nobody else holds. One of a tenant that
+// is revoked, or of a workflow that is not active, must not fire. The workflow is
+// held too: who archives it waits for the firing, and a workflow that is being
+// archived does not fire.
 func (q *Queries) SysScheduleClaim(ctx context.Context, db DBTX, arg SysScheduleClaimParams) ([]SysScheduleClaimRow, error) {
 	rows, err := db.Query(ctx, sysScheduleClaim, arg.Now, arg.SchedulesMax)
 	if err != nil {
@@ -326,6 +329,7 @@ func (q *Queries) SysScheduleClaim(ctx context.Context, db DBTX, arg SysSchedule
 			&i.Input,
 			&i.Batch,
 			&i.Alias,
+			&i.MayFire,
 		); err != nil {
 			return nil, err
 		}
@@ -482,17 +486,10 @@ func (q *Queries) SysScheduleListRunning(ctx context.Context, db DBTX, arg SysSc
 }
 
 const sysScheduleNext = `-- name: SysScheduleNext :one
-SELECT s.next_run_at
-FROM schedules s
-JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
-JOIN tenants t ON t.id = s.tenant_id
-WHERE w.status = 'active' AND t.revoked_at IS NULL
-ORDER BY s.next_run_at
-LIMIT 1
+SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
 `
 
-// When the first of all schedules is due that SysScheduleClaim would give. No
-// row: there is none.
+// When the first of all schedules is due. No row: there is none.
 func (q *Queries) SysScheduleNext(ctx context.Context, db DBTX) (time.Time, error) {
 	row := db.QueryRow(ctx, sysScheduleNext)
 	var next_run_at time.Time

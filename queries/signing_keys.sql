@@ -16,12 +16,12 @@ SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'));
 -- name: SysSigningKeyInsert :exec
 INSERT INTO signing_keys (id, private_key) VALUES (@id, @private_key);
 
--- name: SysSigningKeyRetireOthers :execrows
+-- name: SysSigningKeyRetireOthers :exec
 -- Every other key signs for so many seconds more and verifies for a day after.
 UPDATE signing_keys SET retired_at = clock_timestamp() + make_interval(secs => @seconds::float8)
 WHERE id <> @id AND (retired_at IS NULL OR retired_at > clock_timestamp() + make_interval(secs => @seconds::float8));
 
--- name: SysSigningKeyWithdrawOthers :execrows
+-- name: SysSigningKeyWithdrawOthers :exec
 -- No other key verifies anything any more.
 DELETE FROM signing_keys WHERE id <> @id;
 

@@ -124,7 +124,7 @@ func (q *Queries) SysSigningKeyReseal(ctx context.Context, db DBTX, arg SysSigni
 	return err
 }
 
-const sysSigningKeyRetireOthers = `-- name: SysSigningKeyRetireOthers :execrows
+const sysSigningKeyRetireOthers = `-- name: SysSigningKeyRetireOthers :exec
 UPDATE signing_keys SET retired_at = clock_timestamp() + make_interval(secs => $1::float8)
 WHERE id <> $2 AND (retired_at IS NULL OR retired_at > clock_timestamp() + make_interval(secs => $1::float8))
 `
@@ -135,23 +135,17 @@ type SysSigningKeyRetireOthersParams struct {
 }
 
 // Every other key signs for so many seconds more and verifies for a day after.
-func (q *Queries) SysSigningKeyRetireOthers(ctx context.Context, db DBTX, arg SysSigningKeyRetireOthersParams) (int64, error) {
-	result, err := db.Exec(ctx, sysSigningKeyRetireOthers, arg.Seconds, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) SysSigningKeyRetireOthers(ctx context.Context, db DBTX, arg SysSigningKeyRetireOthersParams) error {
+	_, err := db.Exec(ctx, sysSigningKeyRetireOthers, arg.Seconds, arg.ID)
+	return err
 }
 
-const sysSigningKeyWithdrawOthers = `-- name: SysSigningKeyWithdrawOthers :execrows
+const sysSigningKeyWithdrawOthers = `-- name: SysSigningKeyWithdrawOthers :exec
 DELETE FROM signing_keys WHERE id <> $1
 `
 
 // No other key verifies anything any more.
-func (q *Queries) SysSigningKeyWithdrawOthers(ctx context.Context, db DBTX, id string) (int64, error) {
-	result, err := db.Exec(ctx, sysSigningKeyWithdrawOthers, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) SysSigningKeyWithdrawOthers(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, sysSigningKeyWithdrawOthers, id)
+	return err
 }

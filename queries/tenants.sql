@@ -16,8 +16,9 @@ ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute
 -- name: TenantLimitList :many
 SELECT category, per_minute FROM tenant_limits WHERE tenant_id = @tenant_id;
 
--- name: SysTenantLimitList :many
-SELECT tenant_id, category, per_minute FROM tenant_limits;
+-- name: SysTenantLimitListSet :many
+-- Those that were set within the given number of seconds.
+SELECT tenant_id, category, per_minute FROM tenant_limits WHERE set_at > now() - make_interval(secs => @seconds::float8);
 
 -- name: SysTenantRevoke :execrows
 UPDATE tenants SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;

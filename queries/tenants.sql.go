@@ -41,19 +41,26 @@ func (q *Queries) SysTenantInsert(ctx context.Context, db DBTX, arg SysTenantIns
 	return err
 }
 
-const sysTenantLimitList = `-- name: SysTenantLimitList :many
-SELECT tenant_id, category, per_minute FROM tenant_limits
+const sysTenantLimitListSet = `-- name: SysTenantLimitListSet :many
+SELECT tenant_id, category, per_minute FROM tenant_limits WHERE set_at > now() - make_interval(secs => $1::float8)
 `
 
-func (q *Queries) SysTenantLimitList(ctx context.Context, db DBTX) ([]TenantLimit, error) {
-	rows, err := db.Query(ctx, sysTenantLimitList)
+type SysTenantLimitListSetRow struct {
+	TenantID  uuid.UUID
+	Category  string
+	PerMinute *int32
+}
+
+// Those that were set within the given number of seconds.
+func (q *Queries) SysTenantLimitListSet(ctx context.Context, db DBTX, seconds float64) ([]SysTenantLimitListSetRow, error) {
+	rows, err := db.Query(ctx, sysTenantLimitListSet, seconds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []TenantLimit{}
+	items := []SysTenantLimitListSetRow{}
 	for rows.Next() {
-		var i TenantLimit
+		var i SysTenantLimitListSetRow
 		if err := rows.Scan(&i.TenantID, &i.Category, &i.PerMinute); err != nil {
 			return nil, err
 		}

@@ -91,8 +91,7 @@ SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.wo
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id))::boolean AS is_referenced;
 
 -- name: WorkflowList :many
--- Newest first. Every filter narrows the tenant's rows in the order of
--- workflows_newest, so one plan serves all of them.
+-- Newest first; planned ByValues.
 SELECT id, tenant_id, alias, version, name, description, status, type, parent_version,
     created_at, updated_at, published_at, archived_at
 FROM workflows

@@ -430,8 +430,7 @@ type WorkflowListRow struct {
 	ArchivedAt    *time.Time
 }
 
-// Newest first. Every filter narrows the tenant's rows in the order of
-// workflows_newest, so one plan serves all of them.
+// Newest first; planned ByValues.
 func (q *Queries) WorkflowList(ctx context.Context, db DBTX, arg WorkflowListParams) ([]WorkflowListRow, error) {
 	rows, err := db.Query(ctx, workflowList,
 		arg.TenantID,

@@ -261,6 +261,7 @@ func TestServeRefuses(t *testing.T) {
 		"no such file":       {environment{e[0], "TRANCHE_MASTER_KEY_FILE=/no/such/file"}, "no such file"},
 		"empty file":         {environment{e[0], "TRANCHE_MASTER_KEY_FILE=" + empty}, "is empty"},
 		"port taken":         {e.with("TRANCHE_ADDR=" + strings.TrimPrefix(first.url, "http://")), "address already in use"},
+		"port of metrics":    {e.with("TRANCHE_METRICS_ADDR=" + strings.TrimPrefix(first.url, "http://")), "--metrics-addr: listen tcp"},
 		"no database":        {environment{"DATABASE_URL=postgres://127.0.0.1:1/x", e[1]}, "127.0.0.1:1"},
 		"not a database URL": {environment{"DATABASE_URL=http://example.com", e[1]}, "DATABASE_URL"},
 		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server is a number from 1 to 65535"},

@@ -37,7 +37,7 @@ type database struct {
 // open finds the database: the one that is named, or the own server, which is
 // started unless another process runs it.
 func (f *databaseFlags) open(ctx context.Context, out *console, log *slog.Logger) (*database, error) {
-	url, err := secret(f.DatabaseURL, f.DatabaseURLFile, "DATABASE_URL")
+	url, err := valueOrFile(f.DatabaseURL, f.DatabaseURLFile, "DATABASE_URL")
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Lo
 	})
 }
 
-// secret returns a value that is given directly or in a file; name is what to
+// valueOrFile returns a value that is given directly or in a file; name is what to
 // call it in errors. Both together are an error, as is an empty file.
-func secret(value, file, name string) (string, error) {
+func valueOrFile(value, file, name string) (string, error) {
 	if file == "" {
 		return value, nil
 	}

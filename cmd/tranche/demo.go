@@ -118,7 +118,7 @@ func (d *demoRun) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
 	d.screen.step("PostgreSQL runs in %s", d.command.DataDir)
-	process, err := serve.service(ctx, db, listener, d.log)
+	process, err := serve.service(ctx, db, listener, nil, d.log)
 	if err != nil {
 		return err
 	}

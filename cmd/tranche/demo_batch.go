@@ -79,23 +79,6 @@ func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, files []demo
 	return started.ExecutionBatchID, err
 }
 
-// followBatch polls a batch until it has ended and reports every answer.
-func followBatch(ctx context.Context, c *demoClient, batchID string, report func(demoBatch)) (demoBatch, error) {
-	for {
-		var batch demoBatch
-		if err := c.call(ctx, http.MethodGet, "/v1/execution-batches/"+batchID, nil, &batch); err != nil {
-			return batch, err
-		}
-		report(batch)
-		if batch.ended() {
-			return batch, nil
-		}
-		if err := sleep(ctx, pollEvery); err != nil {
-			return batch, err
-		}
-	}
-}
-
 // downloadPackage writes the files of an output package into a folder and
 // returns their paths by name.
 func downloadPackage(ctx context.Context, c *demoClient, packageID, folder string) (map[string]string, error) {
@@ -112,7 +95,7 @@ func downloadPackage(ctx context.Context, c *demoClient, packageID, folder strin
 	for _, file := range list.Data {
 		name := filepath.Base(file.FileName)
 		paths[name] = filepath.Join(folder, name)
-		if err := c.download(ctx, file.DownloadURL, paths[name]); err != nil {
+		if err := c.stranger().download(ctx, file.DownloadURL, paths[name]); err != nil {
 			return nil, fmt.Errorf("download %s: %w", name, err)
 		}
 	}

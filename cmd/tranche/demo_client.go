@@ -146,9 +146,9 @@ func (c *demoClient) upload(ctx context.Context, url, contentType string, file [
 	return got.decode(nil)
 }
 
-// download writes what a signed address holds into a file.
+// download writes what an address holds into a file.
 func (c *demoClient) download(ctx context.Context, url, path string) error {
-	got, err := c.stranger().send(ctx, http.MethodGet, url, "", nil)
+	got, err := c.send(ctx, http.MethodGet, url, "", nil)
 	if err != nil {
 		return err
 	}

@@ -92,27 +92,15 @@ func (t *tour) sign(ctx context.Context) error {
 	if err := t.client.call(ctx, http.MethodPost, path+"/signatures/attempt", map[string]any{"otpId": otp.OTPID, "code": code}, nil); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(t.outputs, 0o755); err != nil { // #nosec G301 -- made-up data that anybody may read
+		return err
+	}
 	certificate := filepath.Join(t.outputs, "consent-"+authorization.ID+".pdf")
-	if err := t.certificate(ctx, path+"/evidence.pdf", certificate); err != nil {
+	if err := t.client.download(ctx, t.client.base+path+"/evidence.pdf", certificate); err != nil {
 		return err
 	}
 	t.screen.step("signed with the code; the certificate of the evidence: %s", certificate)
 	return nil
-}
-
-// certificate fetches the evidence as a PDF.
-func (t *tour) certificate(ctx context.Context, path, file string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { // #nosec G301 -- made-up data that anybody may read
-		return err
-	}
-	got, err := t.client.send(ctx, http.MethodGet, t.client.base+path, "", nil)
-	if err != nil {
-		return err
-	}
-	if err := got.decode(nil); err != nil {
-		return err
-	}
-	return os.WriteFile(file, got.body, 0o644) // #nosec G306 -- made-up data that anybody may read
 }
 
 // awaitCode reads the code from a message as soon as it is there.

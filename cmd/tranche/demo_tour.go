@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -80,12 +79,7 @@ func (t *tour) run(ctx context.Context) error {
 
 func (t *tour) executeOne(ctx context.Context, w demoWorkflow) error {
 	begun := time.Now()
-	var result struct {
-		ExecutionID string
-		IsSuccess   bool
-		Output      json.RawMessage
-	}
-	err := t.client.call(ctx, http.MethodPost, "/v1/workflows/"+w.Alias+"/"+w.Version+"/execute", json.RawMessage(testdata.Application), &result)
+	result, err := t.execute(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -130,7 +124,10 @@ func (t *tour) startBatch(ctx context.Context, w demoWorkflow) (string, error) {
 func (t *tour) finishBatch(ctx context.Context, batchID string) (map[string]string, error) {
 	begun := time.Now()
 	report, end := t.screen.progress()
-	batch, err := followBatch(ctx, t.client, batchID, report)
+	batch, err := t.await(ctx, batchID, func(b demoBatch) bool {
+		report(b)
+		return b.ended()
+	})
 	end()
 	if err != nil {
 		return nil, fmt.Errorf("follow batch %s: %w", batchID, err)

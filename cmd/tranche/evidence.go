@@ -78,7 +78,7 @@ func (c *evidenceVerifyCommand) verify(ctx context.Context, out *console, pool *
 
 func (c *evidenceVerifyCommand) tenants(ctx context.Context, pool *pgxpool.Pool) ([]identity.Tenant, error) {
 	if c.Tenant == "" {
-		return consent.Tenants(ctx, pool)
+		return identity.Tenants(ctx, pool)
 	}
 	tenant, err := identity.FindTenant(ctx, pool, c.Tenant)
 	return []identity.Tenant{tenant}, err

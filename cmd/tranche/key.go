@@ -26,7 +26,7 @@ type keyFlags struct {
 // open returns the master keys: those that are given, or those of the data
 // directory, where the first is made.
 func (f *keyFlags) open(db *database) (*seal.Keyring, error) {
-	text, err := secret(f.MasterKey, f.MasterKeyFile, "TRANCHE_MASTER_KEY")
+	text, err := valueOrFile(f.MasterKey, f.MasterKeyFile, "TRANCHE_MASTER_KEY")
 	if err != nil {
 		return nil, err
 	}

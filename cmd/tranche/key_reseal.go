@@ -15,7 +15,7 @@ import (
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
 	"tranche/internal/seal"
-	tenantsecret "tranche/internal/secret"
+	"tranche/internal/secret"
 )
 
 // keyResealCommand seals what is kept under the first master key.
@@ -62,7 +62,7 @@ func resealTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (done reseal
 	if done.SigningKeys, err = identity.ResealKeys(ctx, tx, master); err != nil {
 		return done, err
 	}
-	if done.Secrets, err = tenantsecret.Reseal(ctx, tx, master); err != nil {
+	if done.Secrets, err = secret.Reseal(ctx, tx, master); err != nil {
 		return done, err
 	}
 	if done.Chains, err = consent.ResealHeads(ctx, tx, master); err != nil {

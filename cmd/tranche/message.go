@@ -45,7 +45,7 @@ func (f *messageFlags) senders() (message.Senders, error) {
 			senders[channel] = folder
 		}
 	}
-	address, err := secret(f.SMTPURL, f.SMTPURLFile, "TRANCHE_SMTP_URL")
+	address, err := valueOrFile(f.SMTPURL, f.SMTPURLFile, "TRANCHE_SMTP_URL")
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +79,11 @@ func (f *gatewayFlags) gateway(prefix string) (message.Sender, error) {
 	case f.Body == "":
 		return nil, fmt.Errorf("%sBODY is required", prefix)
 	}
-	header, err := secret(f.Header, f.HeaderFile, prefix+"HEADER")
+	header, err := valueOrFile(f.Header, f.HeaderFile, prefix+"HEADER")
 	if err != nil {
 		return nil, err
 	}
-	signing, err := secret(f.Secret, f.SecretFile, prefix+"SECRET")
+	signing, err := valueOrFile(f.Secret, f.SecretFile, prefix+"SECRET")
 	if err != nil {
 		return nil, err
 	}

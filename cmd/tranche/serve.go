@@ -34,6 +34,7 @@ type serveCommand struct {
 	Role        service.Role `name:"role" env:"TRANCHE_ROLE" enum:"all,api,worker" default:"all" placeholder:"ROLE" help:"What this process does: all, api (answers requests) or worker (runs batches, retries and asynchronous executions; over HTTP it answers health checks only)."`
 	PublicURL   string       `name:"public-url" env:"PUBLIC_URL" placeholder:"URL" help:"Address under which callers reach the service: links begin with it, and access tokens are issued for it. Without it links name the address listened on."`
 	Proxies     []string     `name:"trusted-proxies" env:"TRANCHE_TRUSTED_PROXIES" placeholder:"CIDR,…" help:"Proxies in front, whose X-Forwarded-For says where a request came from. Without them it is the other end of the connection."`
+	MetricsAddr string       `name:"metrics-addr" env:"TRANCHE_METRICS_ADDR" placeholder:"HOST:PORT" help:"Address on which Prometheus reads /metrics, without a token: one that only it can reach. Without it nothing listens."`
 	EgressAllow string       `name:"egress-allow" env:"TRANCHE_EGRESS_ALLOW" placeholder:"CIDR[:PORT],…" help:"Addresses that workflows may call although they are not public."`
 
 	APIConns    int32 `name:"api-conns" env:"TRANCHE_API_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for requests (${default})."`
@@ -98,12 +99,19 @@ func (c *serveCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 		return err
 	}
 	defer func() { _ = listener.Close() }()
+	var metrics net.Listener
+	if c.MetricsAddr != "" {
+		if metrics, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.MetricsAddr); err != nil {
+			return fmt.Errorf("--metrics-addr: %w", err)
+		}
+		defer func() { _ = metrics.Close() }()
+	}
 	db, err := c.databaseFlags.open(ctx, out, log)
 	if err != nil {
 		return ifNotStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
-	process, err := c.service(ctx, db, listener, log)
+	process, err := c.service(ctx, db, listener, metrics, log)
 	if err != nil {
 		return ifNotStopped(ctx, err)
 	}
@@ -113,7 +121,7 @@ func (c *serveCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 }
 
 // service wires the process on a database that is ready for it.
-func (c *serveCommand) service(ctx context.Context, db *database, listener net.Listener, log *slog.Logger) (*service.Service, error) {
+func (c *serveCommand) service(ctx context.Context, db *database, listener, metrics net.Listener, log *slog.Logger) (*service.Service, error) {
 	keys, err := c.keyFlags.open(db)
 	if err != nil {
 		return nil, err
@@ -136,6 +144,9 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 		baseURL = localURL(listener)
 	}
 	log.InfoContext(ctx, "serving", "version", version(), "role", string(c.Role), "baseUrl", baseURL, "ownDatabase", db.server != nil)
+	if metrics != nil {
+		log.InfoContext(ctx, "metrics can be read", "url", localURL(metrics)+"/metrics")
+	}
 	if len(c.exceptions) > 0 {
 		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
 	}
@@ -144,7 +155,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener net.L
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns, RetentionMonths: c.RetentionMonths,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
 		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies,
-		Processors: processors, ThreadsMax: threadsPerProcessor * processors, Clock: time.Now, Log: log,
+		Processors: processors, ThreadsMax: threadsPerProcessor * processors, Metrics: metrics, Clock: time.Now, Log: log,
 	})
 }
 

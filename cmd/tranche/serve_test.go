@@ -2,10 +2,12 @@ package main_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -143,13 +145,27 @@ func TestSecretsFromFiles(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.URL(t))
-	worker, front := e.serve(t, "--role", "worker"), e.with("TRANCHE_ROLE=api").serve(t)
+	worker, front := e.serve(t, "--role", "worker", "--metrics-addr", "127.0.0.1:0"), e.with("TRANCHE_ROLE=api").serve(t)
 	for _, server := range []*running{worker, front} {
 		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "", "").status)
 		require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "", "").status)
 	}
 	e.accessToken(t, front.url, "acme")
 	require.Equal(t, http.StatusNotFound, call(t, http.MethodPost, worker.url+tokenPath, "", `{}`).status)
+
+	where := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(worker.stderr.String())
+	require.NotEmpty(t, where)
+	require.NotContains(t, where, worker.url)
+	response, err := http.Get(where)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	shown, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	metrics := string(shown)
+	require.Contains(t, metrics, `tranche_processes_alive{role="api"} 1`)
+	require.Contains(t, metrics, `tranche_processes_alive{role="worker"} 1`)
+	require.Equal(t, http.StatusNotFound, call(t, http.MethodGet, worker.url+"/metrics", "", "").status)
+	require.NotContains(t, front.stderr.String(), "/metrics")
 	worker.stop(t)
 	front.stop(t)
 }

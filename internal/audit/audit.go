@@ -97,21 +97,25 @@ type Event struct {
 	RequestID *string
 }
 
+// clockSlack is by how much the clocks that the ids of events come from may be behind
+// the database's, which says when they were.
+const clockSlack = 24 * time.Hour
+
 // Events returns the newest events since a moment, at most countMax, oldest
 // first, of the actions that begin with a prefix: a tenant's, or with uuid.Nil
 // those of the whole installation.
 func Events(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, prefix string, countMax int) (events []Event, err error) {
-	q := queries.New()
+	q, firstID := queries.New(), queries.FirstIDAt(since.Add(-clockSlack))
 	if tenantID == uuid.Nil {
 		var rows []queries.SysAuditEventListRow
-		rows, err = q.SysAuditEventList(ctx, db, queries.SysAuditEventListParams{Since: since, Action: prefix, CountMax: int32(countMax)})
+		rows, err = q.SysAuditEventList(ctx, db, queries.SysAuditEventListParams{FirstID: firstID, Since: since, Action: prefix, CountMax: int32(countMax)})
 		for _, row := range rows {
 			events = append(events, Event(row))
 		}
 	} else {
 		var rows []queries.AuditEventListRow
 		rows, err = q.AuditEventList(ctx, db, queries.AuditEventListParams{
-			TenantID: tenantID, Since: since, Action: prefix, CountMax: int32(countMax),
+			TenantID: tenantID, FirstID: firstID, Since: since, Action: prefix, CountMax: int32(countMax),
 		})
 		for _, row := range rows {
 			events = append(events, Event(row))

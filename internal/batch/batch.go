@@ -5,12 +5,17 @@
 // has come, so that a stage that crashed goes on where it was. It must not know
 // HTTP.
 //
+// Every item is counted once, in the statement or transaction that records its end,
+// whatever is killed: only who holds an item's lease or the token of its chunk can
+// record it, and one that is recorded already is passed over.
+//
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
 // chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
 // the output package (draft.go, while items run; PostProcess, postprocess.go).
-// control.go, cancel.go and retry.go intervene; turns.go says whose turn it is.
-// Files are read by package itemfile, and written by report.go.
+// control.go, cancel.go and retry.go intervene; turns.go says whose turn it is, and
+// circuit.go has items wait whose target is down. Files are read by package itemfile,
+// and written by report.go.
 package batch
 
 import (
@@ -83,11 +88,11 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much that keeps a processor busy is done at a time.
 	turns *turns
-	// recording bounds how many chunks are recorded, or put into a package, at a time,
-	// those that wait for the disk included: their items are in memory, and each keeps
-	// a process of PostgreSQL busy, behind which single calls wait. As many as there are turns,
-	// and others compute meanwhile; while callers come to this process, a chunk
-	// keeps its turn until its statement is done.
+	// recording bounds how many chunks are recorded or put into a package at a time:
+	// their items are in memory, and each keeps a process of PostgreSQL busy, for which
+	// single calls would wait. There are as many as turns, so that others compute
+	// meanwhile; but while callers come to this process, a chunk keeps its turn until
+	// it is recorded.
 	recording *turns
 	// calling bounds how many items run that may wait for what they call.
 	calling  *turns

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/engine"
+	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
@@ -126,4 +127,68 @@ func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID
 		}
 	}
 	return len(items), s.finish(ctx, tenantID, batchID, plan, items)
+}
+
+// cancelChunks ends the items of a cancelled batch that wait in chunks. Chunks of
+// which items run are left to the next call.
+func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID, result []byte) error {
+	chunks, err := s.q.BatchChunksList(ctx, s.Pool, queries.BatchChunksListParams{TenantID: tenantID, BatchID: batchID, ChunksMax: itemsMax})
+	if err != nil {
+		return postgres.Translate(fmt.Errorf("list the chunks of batch %s: %w", batchID, err))
+	}
+	for _, listed := range chunks {
+		if err := s.cancelChunk(ctx, tenantID, batchID, listed.FirstItem, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, result []byte) (err error) {
+	c, err := s.getChunk(ctx, tenantID, batchID, first)
+	if err != nil || c == nil || !c.row.IsCancelled || s.isHeld(c.row.Token, c.row.HolderID, c.row.HolderLives) {
+		return err
+	}
+	if c.row.Token != nil { // what of it is recorded is not to be cancelled
+		var h *holding
+		if h, err = s.hold(ctx, tenantID, batchID, first, c.row.Token); err != nil || h == nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, h.letGo(ctx)) }()
+		if c, err = s.getChunk(ctx, tenantID, batchID, first); err != nil || c == nil {
+			return err
+		}
+	}
+	items, err := s.cancelledItems(c, result)
+	if err != nil {
+		return err
+	}
+	_, err = s.recordChunk(ctx, c, items, func() {})
+	return err
+}
+
+// cancelledItems are the items of a chunk, of none of which an end is known, with
+// the given result. Calls may have been made for them all the same, which a retry
+// repeats under the same keys: so they keep the ids that they had.
+func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
+	items := make([]*ended, len(c.row.Inputs))
+	for i, text := range c.row.Inputs {
+		input, err := exactjson.DecodeText(text)
+		if err != nil {
+			return nil, fmt.Errorf("read input %d of chunk %d of batch %s: %w", i, c.first, c.batchID, err)
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		if c.row.IdsFrom != nil {
+			id = itemID(*c.row.IdsFrom, c.row.ItemIndexes[i]-c.first)
+		}
+		object, _ := input.(map[string]any)
+		now := s.Clock()
+		items[i] = &ended{startedAt: queries.CreatedAt(id), borrowerID: borrowerOf(object), Finished: &execution.Finished{
+			TenantID: c.tenantID, ID: id, Outcome: engine.CancelledOutcome(), ResultText: result, At: now,
+		}}
+	}
+	return items, nil
 }

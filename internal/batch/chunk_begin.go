@@ -165,9 +165,8 @@ func (r *chunkRun) begin(ctx context.Context) {
 }
 
 // place waits for a place for one more item, which is to be left; nil if no more
-// are to be started. Of the chunks that wait for a place the one gets it that came
-// first: while places are scarce few chunks are begun at a time, and what ends follows
-// each other.
+// are to be started. Of the chunks that wait the one that came first gets it: while
+// places are scarce few chunks are begun at a time, and items end about in their order.
 func (r *chunkRun) place(ctx context.Context, came int) (leave func()) {
 	leave, err := r.calling.takeAs(ctx, came, r.TenantID, r.BatchID, placesOf(r.plan))
 	if err != nil {
@@ -190,8 +189,8 @@ func placesOf(plan *workflow.Plan) int {
 	return int(min(1+plan.Weight.Bytes()/placeBytes, placesAtMost))
 }
 
-// mayBegin reports whether items may begin still, as it is now or was less than
-// lookAgainAfter ago: not once the batch is paused or cancelled or the chunk lost.
+// mayBegin reports whether further items may begin, by what was looked up less than
+// lookAgainAfter ago: not once the batch is paused or cancelled or the chunk is lost.
 func (r *chunkRun) mayBegin(ctx context.Context) bool {
 	now := r.Clock()
 	if now.Sub(r.lookedAt) < lookAgainAfter {

@@ -10,7 +10,6 @@ import (
 
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
-	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
@@ -150,8 +149,8 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
 // them and feeds the batch: one transaction. It leaves its turn, unless it has
-// already, when it has nothing more to compute: the row of the batch is locked until
-// the commit of the chunk before, which waits for the disk, and so does its own.
+// already, before it counts: from then on it only waits, for the row of the batch,
+// which the chunk before holds until its commit, and for the disk.
 // Items that were recorded before, or whose chunk is another's now, are passed over.
 func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
 	p, err := finishParams(c.tenantID, c.batchID, items)
@@ -198,68 +197,4 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 	}
 	s.columns.note(c.batchID, count.NewColumns)
 	return true, nil
-}
-
-// cancelledItems are the items of a chunk, of none of which an end is known, with
-// the given result. Calls may have been made for them all the same, which a retry
-// repeats under the same keys: so they keep the ids that they had.
-func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
-	items := make([]*ended, len(c.row.Inputs))
-	for i, text := range c.row.Inputs {
-		input, err := exactjson.DecodeText(text)
-		if err != nil {
-			return nil, fmt.Errorf("read input %d of chunk %d of batch %s: %w", i, c.first, c.batchID, err)
-		}
-		id, err := uuid.NewV7()
-		if err != nil {
-			return nil, err
-		}
-		if c.row.IdsFrom != nil {
-			id = itemID(*c.row.IdsFrom, c.row.ItemIndexes[i]-c.first)
-		}
-		object, _ := input.(map[string]any)
-		now := s.Clock()
-		items[i] = &ended{startedAt: queries.CreatedAt(id), borrowerID: borrowerOf(object), Finished: &execution.Finished{
-			TenantID: c.tenantID, ID: id, Outcome: engine.CancelledOutcome(), ResultText: result, At: now,
-		}}
-	}
-	return items, nil
-}
-
-// cancelChunks ends the items of a cancelled batch that wait in chunks. Chunks of
-// which items run are left to the next call.
-func (s *Service) cancelChunks(ctx context.Context, tenantID, batchID uuid.UUID, result []byte) error {
-	chunks, err := s.q.BatchChunksList(ctx, s.Pool, queries.BatchChunksListParams{TenantID: tenantID, BatchID: batchID, ChunksMax: itemsMax})
-	if err != nil {
-		return postgres.Translate(fmt.Errorf("list the chunks of batch %s: %w", batchID, err))
-	}
-	for _, listed := range chunks {
-		if err := s.cancelChunk(ctx, tenantID, batchID, listed.FirstItem, result); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, result []byte) (err error) {
-	c, err := s.getChunk(ctx, tenantID, batchID, first)
-	if err != nil || c == nil || !c.row.IsCancelled || s.isHeld(c.row.Token, c.row.HolderID, c.row.HolderLives) {
-		return err
-	}
-	if c.row.Token != nil { // what of it is recorded is not to be cancelled
-		var h *holding
-		if h, err = s.hold(ctx, tenantID, batchID, first, c.row.Token); err != nil || h == nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, h.letGo(ctx)) }()
-		if c, err = s.getChunk(ctx, tenantID, batchID, first); err != nil || c == nil {
-			return err
-		}
-	}
-	items, err := s.cancelledItems(c, result)
-	if err != nil {
-		return err
-	}
-	_, err = s.recordChunk(ctx, c, items, func() {})
-	return err
 }

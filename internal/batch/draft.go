@@ -29,11 +29,11 @@ import (
 
 const (
 	draftsMax = 16 // at a time in a process
-	// draftIdleMax is how long a draft is kept that nothing is put into, once others
-	// begin.
+	// draftIdleMax is after how long a draft into which nothing is put makes room for
+	// another.
 	draftIdleMax = time.Minute
-	// What waits for items before it to be recorded. More means that what is missing
-	// is not run here: items that failed before they ran, or another process'.
+	// Pages wait for the items before them. If more would, these are not run here, but
+	// failed before they ran or are another process': then they are read.
 	draftPagesAhead = 32      // of a draft
 	draftBytesAhead = 8 << 20 // of all drafts of the process
 	// draftTakeMax is how long PostProcess waits for what is on its way to a draft.
@@ -58,8 +58,8 @@ type draft struct {
 
 	opened          chan struct{} // closed when there is a report, or isClosed
 	report          *report
-	attempt         int32    // of the batch then,
-	inputs, outputs []string // and the columns that it had
+	attempt         int32    // of the batch when it was opened
+	inputs, outputs []string // likewise its columns
 	beginning       sync.Once
 	isClosed        atomic.Bool // nothing more is put into it
 	isBroken        atomic.Bool // nor is the report what it should be
@@ -219,9 +219,8 @@ func (d *draft) prepare(ctx context.Context, p *draftPage) {
 	}
 }
 
-// format makes the page: from memory or, where that does not have all of its items,
-// of what is recorded. Then it stays without one if some of them have not ended, and
-// so it does if the draft is closed.
+// format makes the page of its items in memory or, where some are not there, of what
+// is recorded. There is none if some of them have not ended or the draft is closed.
 func (d *draft) format(ctx context.Context, p *draftPage) error {
 	if d.isClosed.Load() {
 		return nil

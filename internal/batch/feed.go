@@ -31,7 +31,6 @@ const (
 
 // progress is how far the processing of a batch is.
 type progress struct {
-	workflowID  uuid.UUID
 	status      Status
 	isRetrying  bool  // items are being made ready for a retry
 	isCancelled bool  // nothing more is to begin
@@ -200,7 +199,7 @@ func (s *Service) enqueue(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, run
 	for i, run := range runs {
 		inserts[i].Args = run
 	}
-	if _, err := s.Jobs.InsertManyFastTx(ctx, tx, inserts); err != nil {
+	if _, err := s.Jobs.InsertManyTx(ctx, tx, inserts); err != nil {
 		return fmt.Errorf("enqueue items of batch %s: %w", batchID, err)
 	}
 	return nil
@@ -226,7 +225,7 @@ func (s *Service) progressForUpdate(ctx context.Context, tx pgx.Tx, tenantID, ba
 
 func progressOf(row queries.BatchProgressGetForUpdateRow) progress {
 	return progress{
-		workflowID: row.WorkflowID, status: Status(row.Status), isRetrying: row.RetryMode != nil, isCancelled: row.CancelRequestedAt != nil,
+		status: Status(row.Status), isRetrying: row.RetryMode != nil, isCancelled: row.CancelRequestedAt != nil,
 		fedUntil: row.FedUntil, chunksFedUntil: row.ChunksFedUntil, enqueued: row.ItemsEnqueued, total: row.ItemsTotal, completed: row.ItemsCompleted, failed: row.ItemsFailed,
 	}
 }

@@ -28,28 +28,36 @@ type Item struct {
 	CompletedAt  *time.Time
 }
 
-// Items returns the items of a batch within a window, in their order, and how
-// many match in all, counted up to countMax. An empty status does not narrow
-// them. The window's Before is the execution that they come after.
-func (s *Service) Items(ctx context.Context, tenantID, batchID uuid.UUID, status string, window Window, countMax int) ([]Item, int, error) {
-	if _, err := s.Get(ctx, tenantID, batchID); err != nil {
+const (
+	// itemsWalkedMax is up to how many items of a batch are looked through for those
+	// of a status.
+	itemsWalkedMax = 10_000
+	// itemClockSlack is by how much the clocks that the ids of items come from may
+	// differ from those of the batch.
+	itemClockSlack = 24 * time.Hour
+)
+
+// Items returns the items of a batch within a window, whose ids are those of their
+// executions, in their order, and how many match in all. An empty status does not
+// narrow them.
+func (s *Service) Items(ctx context.Context, tenantID, batchID uuid.UUID, status string, window queries.Window) ([]Item, int, error) {
+	batch, err := s.Get(ctx, tenantID, batchID)
+	if err != nil {
 		return nil, 0, err
 	}
 	list := queries.BatchItemListParams{
-		TenantID: tenantID, BatchID: batchID, Status: optional(status), RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
+		TenantID: tenantID, BatchID: batchID, Status: optional(status),
+		After: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 	}
-	if window.Before != uuid.Nil {
-		list.After = &window.Before
+	var rows []queries.BatchItemListRow
+	var total int
+	if status != "" && batch.Total > itemsWalkedMax {
+		rows, total, err = s.itemsOfStatus(ctx, batch, list, window.CountMax)
+	} else {
+		rows, total, err = s.itemsWalked(ctx, list, window.CountMax)
 	}
-	rows, err := s.q.BatchItemList(ctx, s.Pool, list)
 	if err != nil {
 		return nil, 0, postgres.Translate(fmt.Errorf("list the items of batch %s: %w", batchID, err))
-	}
-	total, err := s.q.BatchItemCount(ctx, s.Pool, queries.BatchItemCountParams{
-		TenantID: tenantID, BatchID: batchID, Status: list.Status, CountMax: int64(countMax),
-	})
-	if err != nil {
-		return nil, 0, postgres.Translate(fmt.Errorf("count the items of batch %s: %w", batchID, err))
 	}
 	items := make([]Item, len(rows))
 	for i, row := range rows {
@@ -59,5 +67,43 @@ func (s *Service) Items(ctx context.Context, tenantID, batchID uuid.UUID, status
 			Attempt: int(row.Attempt), StartedAt: row.StartedAt, CompletedAt: row.CompletedAt,
 		}
 	}
-	return items, int(total), nil
+	return items, total, nil
+}
+
+// itemsWalked finds items by going through those of the batch.
+func (s *Service) itemsWalked(ctx context.Context, list queries.BatchItemListParams, countMax int) ([]queries.BatchItemListRow, int, error) {
+	rows, err := s.q.BatchItemList(ctx, s.Pool, list)
+	if err != nil {
+		return nil, 0, err
+	}
+	total, err := s.q.BatchItemCount(ctx, s.Pool, queries.BatchItemCountParams{
+		TenantID: list.TenantID, BatchID: list.BatchID, Status: list.Status, CountMax: int64(countMax),
+	})
+	return rows, int(total), err
+}
+
+// itemsOfStatus finds the items of a large batch that have a status. Where they are
+// few, going through all of the batch would pass over a million others; where they
+// are not, a page of them is soon found.
+func (s *Service) itemsOfStatus(ctx context.Context, batch *Batch, list queries.BatchItemListParams, countMax int) ([]queries.BatchItemListRow, int, error) {
+	matching, err := s.q.BatchItemFind(ctx, s.Pool, queries.BatchItemFindParams{
+		TenantID: list.TenantID, BatchID: list.BatchID, Status: *list.Status, WorkflowID: batch.WorkflowID, CountMax: int64(countMax),
+		FirstID: queries.FirstIDAt(batch.CreatedAt.Add(-itemClockSlack)), LastID: queries.FirstIDAt(batch.UpdatedAt.Add(itemClockSlack)),
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	total := int(matching.Total)
+	if total >= countMax {
+		rows, err := s.q.BatchItemList(ctx, s.Pool, list)
+		return rows, total, err
+	}
+	found, err := s.q.BatchItemListFound(ctx, s.Pool, queries.BatchItemListFoundParams{
+		TenantID: list.TenantID, Ids: matching.Found, After: list.After, RowLimit: list.RowLimit, RowOffset: list.RowOffset,
+	})
+	rows := make([]queries.BatchItemListRow, len(found))
+	for i, row := range found {
+		rows[i] = queries.BatchItemListRow(row)
+	}
+	return rows, total, err
 }

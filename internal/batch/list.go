@@ -17,30 +17,19 @@ type Filter struct {
 	WorkflowAlias string
 }
 
-// Window says which part of a list to read, newest first.
-type Window struct {
-	// Before is the id that the part comes after; uuid.Nil begins at the newest.
-	Before uuid.UUID
-	Offset int
-	Limit  int
-}
-
-// List returns the batches of the tenant within a window, and how many match
-// in all, counted up to countMax.
-func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window Window, countMax int) ([]*Batch, int, error) {
+// List returns the batches of the tenant within a window, newest first, and how many
+// match in all.
+func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window queries.Window) ([]*Batch, int, error) {
 	list := queries.BatchListParams{
 		TenantID: tenantID, Status: optional(string(filter.Status)), WorkflowAlias: optional(filter.WorkflowAlias),
-		RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
+		Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 	}
-	if window.Before != uuid.Nil {
-		list.Before = &window.Before
-	}
-	rows, err := s.q.BatchList(ctx, s.Pool, list)
+	rows, err := s.q.BatchList(ctx, queries.ByValues(s.Pool), list)
 	if err != nil {
 		return nil, 0, postgres.Translate(fmt.Errorf("list batches: %w", err))
 	}
-	total, err := s.q.BatchCount(ctx, s.Pool, queries.BatchCountParams{
-		TenantID: tenantID, Status: list.Status, WorkflowAlias: list.WorkflowAlias, CountMax: int64(countMax),
+	total, err := s.q.BatchCount(ctx, queries.ByValues(s.Pool), queries.BatchCountParams{
+		TenantID: tenantID, Status: list.Status, WorkflowAlias: list.WorkflowAlias, CountMax: int64(window.CountMax),
 	})
 	if err != nil {
 		return nil, 0, postgres.Translate(fmt.Errorf("count batches: %w", err))

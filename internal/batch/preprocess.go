@@ -64,7 +64,7 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 	}
 	err = s.record(ctx, tenantID, batchID, &row, w, plan, sources)
 	if broken, ok := errors.AsType[*itemfile.Error](err); ok {
-		return s.failPreProcessing(ctx, tenantID, batchID, broken)
+		return s.failPreProcessing(ctx, tenantID, batchID, broken.Error())
 	}
 	if err != nil {
 		return fmt.Errorf("record the items of batch %s: %w", batchID, err)
@@ -149,11 +149,11 @@ func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.U
 	})
 }
 
-// failPreProcessing ends a batch with a file that can not be read. Nothing of
+// failPreProcessing ends a batch whose items cannot be read or recorded. Nothing of
 // it has run, and none of its items stays behind.
-func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, cause *itemfile.Error) error {
+func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, reason string) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+cause.Error()); err != nil {
+		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+reason); err != nil {
 			return err
 		}
 		if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: batchID}); err != nil {
@@ -166,13 +166,7 @@ func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.
 // FailPreProcessing gives up a batch whose items cannot be recorded, and reports
 // whether it did: a batch in another status is left alone.
 func (s *Service) FailPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID) (bool, error) {
-	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+"an unexpected error occurred")
-		if err != nil {
-			return err
-		}
-		return s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: batchID})
-	})
+	err := s.failPreProcessing(ctx, tenantID, batchID, "an unexpected error occurred")
 	if errors.Is(err, errOvertaken) {
 		return false, nil
 	}

@@ -3,17 +3,28 @@ package batch
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"tranche/internal/catalog"
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/itemfile"
+	"tranche/internal/storage"
 	"tranche/queries"
 )
 
@@ -24,6 +35,187 @@ const (
 	failedCSVName    = "failed.csv"
 	manifestName     = "manifest.json"
 )
+
+// Limits of a page of results, of which several are in memory at a time.
+const (
+	pageItemsMax   = 1000
+	pageItemsFirst = 8       // before it is known how large items are, when all pages ahead have begun
+	pageBytesMax   = 4 << 20 // of inputs and results, as far as the pages before tell
+	pagesAhead     = 6       // that are formatted while one is written, which waits for the disk
+)
+
+// report is the output package while it is written.
+type report struct {
+	packageID uuid.UUID
+	files     [4]*reportFile // in the order of the package
+	inputs    []string       // columns of the items' inputs
+	outputs   []string       // and of what came of them
+	pages     sync.Pool      // of *reportPage that wait to be used again
+	itemBytes atomic.Int64   // of a result, on the average of a page; 0 before the first
+}
+
+// reportFile is one file of the report.
+type reportFile struct {
+	name, contentType string
+	role              storage.Role
+	writer            *storage.Writer
+	rows              int32
+}
+
+// Positions of the files in their package.
+const (
+	resultsCSVFile = iota
+	resultsJSONLFile
+	failedCSVFile
+	manifestFile
+)
+
+// newReport makes the package. It is written under ctx, once the transaction is
+// committed.
+func (s *Service) newReport(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID) (*report, error) {
+	id, err := s.Store.CreatePackage(ctx, tx, tenantID, storage.PackageOutput)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{packageID: id, files: [...]*reportFile{
+		resultsCSVFile:   {name: resultsCSVName, contentType: "text/csv", role: storage.RoleResults},
+		resultsJSONLFile: {name: resultsJSONLName, contentType: "application/jsonl", role: storage.RoleResults},
+		failedCSVFile:    {name: failedCSVName, contentType: "text/csv", role: storage.RoleFailed},
+		manifestFile:     {name: manifestName, contentType: "application/json", role: storage.RoleManifest},
+	}}
+	for position, f := range r.files {
+		if f.writer, err = s.Store.AddFile(ctx, tx, tenantID, id, position, f.role, f.name, f.contentType); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// begin writes the heads of the files.
+func (r *report) begin(inputs, outputs []string) error {
+	r.inputs, r.outputs = inputs, sortedColumns(outputs)
+	r.pages.New = func() any { return newReportPage(r.inputs, r.outputs) }
+	header, _ := r.pages.Get().(*reportPage)
+	if err := header.writeHeaders(); err != nil {
+		return err
+	}
+	return r.write(header)
+}
+
+// sortedColumns puts the columns of outputs in the order that results.csv has them
+// in: ranges of items end in any.
+func sortedColumns(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// pageItems is how many items the next page has.
+func (r *report) pageItems() int32 {
+	size := r.itemBytes.Load()
+	if size == 0 {
+		return pageItemsFirst
+	}
+	return int32(min(max(pageBytesMax/size, 1), pageItemsMax))
+}
+
+// format makes a page of results.
+func (r *report) format(rows []queries.BatchItemsListResultsRow) (*reportPage, error) {
+	page, _ := r.pages.Get().(*reportPage)
+	size := 0
+	for i := range rows {
+		size += len(rows[i].Input) + len(rows[i].Result)
+		it, err := newItemResult(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := page.write(it); err != nil {
+			return nil, fmt.Errorf("write execution %s: %w", it.executionID, err)
+		}
+	}
+	if len(rows) > 0 {
+		r.itemBytes.Store(int64(size / len(rows)))
+	}
+	return page, page.flush()
+}
+
+// write puts a page at the end of the files. One that has become far larger than
+// pages should be is not used again, as that would keep its memory.
+func (r *report) write(page *reportPage) error {
+	largest := 0
+	for position := range page.texts {
+		f := r.files[position]
+		largest = max(largest, page.texts[position].Cap())
+		if _, err := page.texts[position].WriteTo(f.writer); err != nil {
+			return err
+		}
+		f.rows += page.rows[position]
+	}
+	if largest <= 2*pageBytesMax {
+		page.reset()
+		r.pages.Put(page)
+	}
+	return nil
+}
+
+// manifest says what the package holds.
+type manifest struct {
+	ExecutionBatchID uuid.UUID      `json:"executionBatchId"`
+	WorkflowID       uuid.UUID      `json:"workflowId"`
+	WorkflowAlias    string         `json:"workflowAlias"`
+	WorkflowVersion  string         `json:"workflowVersion"`
+	Label            string         `json:"label"`
+	Attempt          int32          `json:"attempt"`
+	ExecutedAt       string         `json:"executedAt"`
+	CreatedAt        string         `json:"createdAt"`
+	Counts           manifestCounts `json:"counts"`
+	Files            []manifestItem `json:"files"`
+}
+
+type manifestCounts struct {
+	Total               int32 `json:"total"`
+	Completed           int32 `json:"completed"`
+	Failed              int32 `json:"failed"`
+	Pending             int32 `json:"pending"`
+	UnsuccessfulSources int32 `json:"unsuccessfulSources"`
+	Validated           int32 `json:"validated"`
+}
+
+type manifestItem struct {
+	FileName    string `json:"fileName"`
+	Role        string `json:"role"`
+	ContentType string `json:"contentType"`
+	Size        int64  `json:"size"`
+	SHA256      string `json:"sha256"`
+	RowCount    int32  `json:"rowCount"`
+}
+
+func (r *report) writeManifest(row *queries.BatchGetForReportRow, now time.Time) error {
+	m := manifest{
+		ExecutionBatchID: row.ID, WorkflowID: row.WorkflowID, WorkflowAlias: row.WorkflowAlias,
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), Label: row.Label, Attempt: row.Attempt,
+		ExecutedAt: exactjson.FormatTime(row.CreatedAt), CreatedAt: exactjson.FormatTime(now),
+		Counts: manifestCounts{
+			Total: row.ItemsTotal, Completed: row.ItemsCompleted, Failed: row.ItemsFailed,
+			Pending:             row.ItemsTotal - row.ItemsCompleted - row.ItemsFailed,
+			UnsuccessfulSources: row.ItemsSourceFailed, Validated: row.ValidatedItems,
+		},
+	}
+	for _, f := range r.files[:manifestFile] {
+		size, sum, err := f.writer.Flush()
+		if err != nil {
+			return err
+		}
+		m.Files = append(m.Files, manifestItem{
+			FileName: f.name, Role: string(f.role), ContentType: f.contentType,
+			Size: size, SHA256: hex.EncodeToString(sum), RowCount: f.rows,
+		})
+	}
+	encoder := json.NewEncoder(r.files[manifestFile].writer)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(m); err != nil {
+		return err
+	}
+	_, _, err := r.files[manifestFile].writer.Flush()
+	return err
+}
 
 // itemResult is an ended item as the output package tells it.
 type itemResult struct {

@@ -158,8 +158,8 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 	return nil
 }
 
-// countToRetry counts the items that the mode runs again. It refuses a batch whose
-// items, so many, are not all there any more: its output would tell of some and count all.
+// countToRetry counts the items that the mode runs again. It refuses a batch of which
+// fewer than its items are kept: its output would have some of them and count all.
 func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) (int, error) {
 	n, err := s.q.BatchItemsCount(ctx, tx, queries.BatchItemsCountParams{
 		TenantID: r.TenantID, BatchID: r.ID, Failed: r.Mode.failed(), SourceFailed: r.Mode.sourceFailed(),

@@ -247,7 +247,9 @@ func (s *Service) runPure(ctx context.Context, item execution.Item, text string)
 		return nil, ctx.Err()
 	}
 	s.Log.LogAttrs(ctx, slog.LevelError, "an item of a batch cannot be run", slog.String("executionId", item.ID.String()), slog.Any("error", err))
-	outcome := brokenOutcome()
+	outcome := &engine.Outcome{
+		Status: engine.StatusFailed, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "an unexpected error occurred",
+	}
 	result, err := execution.ResultText(outcome)
 	if err != nil {
 		return nil, err
@@ -256,12 +258,4 @@ func (s *Service) runPure(ctx context.Context, item execution.Item, text string)
 		TenantID: item.TenantID, ID: item.ID, Outcome: outcome, Tags: item.Tags, ResultText: result, At: e.startedAt,
 	}
 	return e, nil
-}
-
-// brokenOutcome is the end of an item that a fault of the service keeps from
-// running.
-func brokenOutcome() *engine.Outcome {
-	return &engine.Outcome{
-		Status: engine.StatusFailed, StatusCode: 500, Output: map[string]any{}, ErrorMessage: "an unexpected error occurred",
-	}
 }

@@ -181,7 +181,7 @@ func (s *Service) findFiles(ctx context.Context, tx pgx.Tx, r *Request) ([]stora
 		return nil, fault.New(fault.NotFound, "there is no such file").WithDetails(unknown...)
 	}
 	if len(unreadable) > 0 {
-		return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(unreadable...)
+		return nil, fault.InvalidRequest(unreadable...)
 	}
 	return files, nil
 }

@@ -1,9 +1,9 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/google/uuid"
@@ -22,20 +22,34 @@ type turns struct {
 	free int
 	// greed is how many times of what is free a tenant may hold; 0 is any number.
 	// However many tenants hold places for long, one more finds some.
-	greed  int
-	held   map[uuid.UUID]int // places by tenant
-	queues []*queue          // of the batches that wait, in the order in which they began to
-	// served says of a tenant or batch the number of its last turn; of one that
-	// came after that, the number there were when it came.
+	greed int
+	held  map[uuid.UUID]int // places by tenant
+	// Those who wait are in order, so that however many there are, whose turn it is
+	// is found at once: tenants, and batches of a tenant, each by who was served
+	// longest ago.
+	order   []*line
+	lines   map[uuid.UUID]*line  // by tenant
+	batches map[uuid.UUID]*queue // by batch
+	// served is the number of the last turn of a tenant or batch or, where it has had
+	// none, how many turns had been given when it came.
 	served map[uuid.UUID]int
 	number int // of turns that were given
 	comers int // how many have come until now
 }
 
+// line is the batches of a tenant that wait.
+type line struct {
+	tenantID uuid.UUID
+	served   int
+	queues   []*queue
+}
+
 // queue is what waits of a batch, in the order in which who waits came.
 type queue struct {
-	tenantID, batchID uuid.UUID
-	waiting           []*turn
+	*line
+	batchID uuid.UUID
+	served  int
+	waiting []*turn
 }
 
 type turn struct {
@@ -46,7 +60,10 @@ type turn struct {
 }
 
 func newTurns(places, greed int) *turns {
-	return &turns{free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{}}
+	return &turns{
+		free: places, greed: greed, held: map[uuid.UUID]int{}, served: map[uuid.UUID]int{},
+		lines: map[uuid.UUID]*line{}, batches: map[uuid.UUID]*queue{},
+	}
 }
 
 // beforeAll is for turns that come before all others of their batch.
@@ -84,7 +101,7 @@ func (t *turns) takeAs(ctx context.Context, came int, tenantID, batchID uuid.UUI
 func (t *turns) add(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.queues) == 0 || len(t.served) >= servedMax {
+	if len(t.batches) == 0 || len(t.served) >= servedMax {
 		clear(t.served)
 	}
 	for _, id := range []uuid.UUID{mine.tenantID, mine.batchID} {
@@ -92,13 +109,29 @@ func (t *turns) add(mine *turn) {
 			t.served[id] = t.number
 		}
 	}
-	i := t.queueOf(mine)
-	if i < 0 {
-		i = len(t.queues)
-		t.queues = append(t.queues, &queue{tenantID: mine.tenantID, batchID: mine.batchID})
-	}
-	t.queues[i].add(mine)
+	t.queueOf(mine).add(mine)
 	t.give()
+}
+
+// queueOf returns the queue of a turn's batch, which waits from now on if it does not
+// yet.
+func (t *turns) queueOf(mine *turn) *queue {
+	q := t.batches[mine.batchID]
+	if q != nil {
+		return q
+	}
+	l := t.lines[mine.tenantID]
+	if l == nil {
+		l = &line{tenantID: mine.tenantID, served: t.served[mine.tenantID]}
+		t.lines[mine.tenantID] = l
+		at := sort.Search(len(t.order), func(i int) bool { return t.order[i].served > l.served })
+		t.order = slices.Insert(t.order, at, l)
+	}
+	q = &queue{line: l, batchID: mine.batchID, served: t.served[mine.batchID]}
+	t.batches[mine.batchID] = q
+	at := sort.Search(len(l.queues), func(i int) bool { return l.queues[i].served > q.served })
+	l.queues = slices.Insert(l.queues, at, q)
+	return q
 }
 
 func (q *queue) add(mine *turn) {
@@ -107,10 +140,6 @@ func (q *queue) add(mine *turn) {
 		at--
 	}
 	q.waiting = slices.Insert(q.waiting, at, mine)
-}
-
-func (t *turns) queueOf(mine *turn) int {
-	return slices.IndexFunc(t.queues, func(q *queue) bool { return q.batchID == mine.batchID })
 }
 
 // leave gives back the places of a turn.
@@ -128,42 +157,57 @@ func (t *turns) leave(mine *turn) {
 func (t *turns) withdraw(mine *turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := t.queueOf(mine)
-	if i < 0 {
+	q := t.batches[mine.batchID]
+	if q == nil {
 		return false
 	}
-	at := slices.Index(t.queues[i].waiting, mine)
+	at := slices.Index(q.waiting, mine)
 	if at < 0 {
 		return false
 	}
-	t.remove(t.queues[i], at)
+	t.remove(q, at)
 	t.give() // those behind it may ask for less
 	return true
 }
 
+// remove takes a turn out of its queue. A batch of which nothing waits any more, and
+// a tenant of which no batch does, are forgotten.
 func (t *turns) remove(q *queue, at int) {
 	q.waiting = slices.Delete(q.waiting, at, at+1)
-	if len(q.waiting) == 0 {
-		t.queues = slices.DeleteFunc(t.queues, func(other *queue) bool { return other == q })
+	if len(q.waiting) > 0 {
+		return
 	}
+	delete(t.batches, q.batchID)
+	if q.queues = without(q.queues, q); len(q.queues) == 0 {
+		delete(t.lines, q.tenantID)
+		t.order = without(t.order, q.line)
+	}
+}
+
+func without[T comparable](all []T, one T) []T {
+	at := slices.Index(all, one)
+	return slices.Delete(all, at, at+1)
 }
 
 // give hands out places. The caller holds the lock.
 func (t *turns) give() {
 	for q := t.next(); q != nil; q = t.next() {
 		mine := q.waiting[0]
-		t.remove(q, 0)
 		mine.places = min(mine.places, t.most(q.tenantID))
 		t.free -= mine.places
 		t.held[q.tenantID] += mine.places
 		t.number++
 		t.served[q.tenantID], t.served[q.batchID] = t.number, t.number
+		q.served, q.line.served = t.number, t.number
+		q.queues = append(without(q.queues, q), q) // nobody was served later
+		t.order = append(without(t.order, q.line), q.line)
+		t.remove(q, 0)
 		close(mine.given)
 	}
 }
 
-// most is how many more places a tenant may get: with them it holds as many times of
-// what is free then as greed says. One that holds none gets one, if there is any.
+// most is how many more places a tenant may get: with them it holds at most greed
+// times what is free then. One that holds none gets one, if there is any.
 func (t *turns) most(tenantID uuid.UUID) int {
 	held := t.held[tenantID]
 	switch {
@@ -179,20 +223,25 @@ func (t *turns) most(tenantID uuid.UUID) int {
 // next is the batch that gets the next places; nil if none does now. Who takes more
 // than are free lets others go first, unless nothing of its tenant runs: then it gets
 // what there is.
-func (t *turns) next() (next *queue) {
-	for _, q := range t.queues {
-		most := t.most(q.tenantID)
-		if most == 0 || t.held[q.tenantID] > 0 && most < q.waiting[0].places {
+func (t *turns) next() *queue {
+	if t.free == 0 {
+		return nil
+	}
+	for _, l := range t.order {
+		most, holds := t.most(l.tenantID), t.held[l.tenantID] > 0
+		if most == 0 {
 			continue
 		}
-		if next == nil || cmp.Or(cmp.Compare(t.served[q.tenantID], t.served[next.tenantID]), cmp.Compare(t.served[q.batchID], t.served[next.batchID])) < 0 {
-			next = q
+		for _, q := range l.queues {
+			if !holds || most >= q.waiting[0].places {
+				return q
+			}
 		}
 	}
-	return next
+	return nil
 }
 
-// lookOut has a thread that rests find nothing to do, and so wait for the network.
-// A thread that computes does not; where the one that waited has got what to
-// compute, Go looks at the network every 10 ms and requests wait for that.
+// lookOut wakes a thread that rests, which finds nothing to do and so waits for the
+// network. Threads that compute do not: where none is left that waits, Go looks at the
+// network every 10 ms only, and requests wait for that.
 func lookOut() { go func() {}() }

@@ -145,29 +145,26 @@ func (b *bench) readPackage(ctx context.Context, w *wire, packageID string, item
 }
 
 func (b *bench) measureBatch(ctx context.Context) error {
-	before, err := b.spent(ctx)
-	if err != nil {
-		return err
-	}
-	took, err := b.runBatch(ctx, b.tenant, aliasPure, b.Items)
-	if err != nil {
-		return err
-	}
-	b.add(batchRate, float64(b.Items)/took.Seconds())
-	return b.addSpent(ctx, before, b.Items, batchService, batchServer, batchWAL)
+	return b.measureItems(ctx, aliasPure, b.Items, batchRate, batchService, batchServer, batchWAL)
 }
 
 func (b *bench) measureEffectBatch(ctx context.Context) error {
+	return b.measureItems(ctx, aliasSlow, b.EffectItems, effectRate, effectService, effectServer, effectWAL)
+}
+
+// measureItems measures how many items of a batch a second there are, and what each
+// takes.
+func (b *bench) measureItems(ctx context.Context, alias string, items int, rate, service, server, wal measure) error {
 	before, err := b.spent(ctx)
 	if err != nil {
 		return err
 	}
-	took, err := b.runBatch(ctx, b.tenant, aliasSlow, b.EffectItems)
+	took, err := b.runBatch(ctx, b.tenant, alias, items)
 	if err != nil {
 		return err
 	}
-	b.add(effectRate, float64(b.EffectItems)/took.Seconds())
-	return b.addSpent(ctx, before, b.EffectItems, effectService, effectServer, effectWAL)
+	b.add(rate, float64(items)/took.Seconds())
+	return b.addSpent(ctx, before, items, service, server, wal)
 }
 
 // pace is the pause between the calls of a caller who only wants to know how

@@ -19,6 +19,7 @@ import (
 	"tranche/internal/pgtest"
 	"tranche/internal/task"
 	"tranche/internal/workflow"
+	"tranche/queries"
 )
 
 // bundle is a catalog on a database of its own, and a tenant of it.
@@ -249,7 +250,7 @@ func TestVersionsAreNeverGivenTwice(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	found, total, err := b.List(t.Context(), b.tenantID, catalog.Filter{Status: catalog.Active}, catalog.Window{Limit: 100}, 100)
+	found, total, err := b.List(t.Context(), b.tenantID, catalog.Filter{Status: catalog.Active}, queries.Window{Limit: 100, CountMax: 100})
 	require.NoError(t, err)
 	require.Greater(t, total, 1)
 	for i, w := range found {
@@ -263,7 +264,7 @@ func TestListCountsNoFurtherThanAsked(t *testing.T) {
 	for i := range 4 {
 		b.draft(t, fmt.Sprintf("a%d", i))
 	}
-	_, total, err := b.List(t.Context(), b.tenantID, catalog.Filter{}, catalog.Window{Limit: 1}, 3)
+	_, total, err := b.List(t.Context(), b.tenantID, catalog.Filter{}, queries.Window{Limit: 1, CountMax: 3})
 	require.NoError(t, err)
 	require.Equal(t, 3, total)
 }

@@ -15,31 +15,19 @@ type Filter struct {
 	Search string
 }
 
-// Window says which part of a list to read, newest first.
-type Window struct {
-	// Before is the id that the part comes after; uuid.Nil begins at the newest.
-	Before uuid.UUID
-	Offset int
-	Limit  int
-}
-
-// List returns the workflows of the tenant within a window, without their
-// InputSchema, Tasks and Edges, and how many match in all, counted up to countMax.
-func (c *Catalog) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window Window, countMax int) ([]*Workflow, int, error) {
+// List returns the workflows of the tenant within a window, newest first and without
+// their InputSchema, Tasks and Edges, and how many match in all.
+func (c *Catalog) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window queries.Window) ([]*Workflow, int, error) {
 	status, search := optional(string(filter.Status)), optional(filter.Search)
-	list := queries.WorkflowListParams{
+	rows, err := c.queries.WorkflowList(ctx, queries.ByValues(c.pool), queries.WorkflowListParams{
 		TenantID: tenantID, Status: status, Search: search,
-		RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
-	}
-	if window.Before != uuid.Nil {
-		list.Before = &window.Before
-	}
-	rows, err := c.queries.WorkflowList(ctx, c.pool, list)
+		Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
+	})
 	if err != nil {
 		return nil, 0, readError(err, "list workflows")
 	}
-	total, err := c.queries.WorkflowCount(ctx, c.pool, queries.WorkflowCountParams{
-		TenantID: tenantID, Status: status, Search: search, CountMax: int64(countMax),
+	total, err := c.queries.WorkflowCount(ctx, queries.ByValues(c.pool), queries.WorkflowCountParams{
+		TenantID: tenantID, Status: status, Search: search, CountMax: int64(window.CountMax),
 	})
 	if err != nil {
 		return nil, 0, readError(err, "count workflows")

@@ -23,8 +23,7 @@ const attachmentsMax = 20
 // contentType is the type of a file by the end of its name.
 func contentType(fileName string) (string, error) {
 	if reason := storage.CheckFileName(fileName); reason != "" {
-		return "", fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "fileName", Message: reason})
+		return "", fault.InvalidRequest(fault.Detail{Field: "fileName", Message: reason})
 	}
 	switch strings.ToLower(path.Ext(fileName)) {
 	case ".pdf":
@@ -38,8 +37,7 @@ func contentType(fileName string) (string, error) {
 	case ".txt":
 		return "text/plain", nil
 	default:
-		return "", fault.New(fault.Invalid, "the request is invalid").
-			WithDetails(fault.Detail{Field: "fileName", Message: "must end in .pdf, .png, .jpg, .jpeg, .tif, .tiff or .txt"})
+		return "", fault.InvalidRequest(fault.Detail{Field: "fileName", Message: "must end in .pdf, .png, .jpg, .jpeg, .tif, .tiff or .txt"})
 	}
 }
 

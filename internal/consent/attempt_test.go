@@ -57,6 +57,27 @@ func (o *office) kinds(t *testing.T, id uuid.UUID) (kinds []consent.Kind) {
 	return kinds
 }
 
+// hold locks an authorization, so that whoever signs it waits for the end of the
+// transaction.
+func (o *office) hold(t *testing.T, id uuid.UUID) pgx.Tx {
+	t.Helper()
+	tx, err := o.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM authorizations WHERE id = $1 FOR UPDATE`, id)
+	require.NoError(t, err)
+	return tx
+}
+
+// awaitAttempt waits until the first attempt at a code has been counted.
+func (o *office) awaitAttempt(t *testing.T, otpID uuid.UUID) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var attempts int
+		err := o.pool.QueryRow(t.Context(), `SELECT attempts FROM one_time_passwords WHERE id = $1`, otpID).Scan(&attempts)
+		return err == nil && attempts == 1
+	}, 20*time.Second, 5*time.Millisecond)
+}
+
 // An attempt that was counted is in the evidence, also where its process ends
 // before it has said what came of it.
 func TestAttemptThatBreaksOff(t *testing.T) {
@@ -70,19 +91,11 @@ func TestAttemptThatBreaksOff(t *testing.T) {
 			o := open(t, seal.Generate())
 			id := o.create(t)
 			otpID, code := o.code(t, id)
-
-			tx, err := o.pool.Begin(t.Context())
-			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), `SELECT FROM authorizations WHERE id = $1 FOR UPDATE`, id)
-			require.NoError(t, err)
+			tx := o.hold(t, id)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- o.Attempt(ctx, o.tenantID, id, otpID, o.actor, present(code)) }()
-			require.Eventually(t, func() bool {
-				var attempts int
-				err := o.pool.QueryRow(t.Context(), `SELECT attempts FROM one_time_passwords WHERE id = $1`, otpID).Scan(&attempts)
-				return err == nil && attempts == 1
-			}, 20*time.Second, 5*time.Millisecond)
+			o.awaitAttempt(t, otpID)
 			cancel()
 			require.Error(t, <-ended)
 			require.NoError(t, tx.Rollback(t.Context()))
@@ -94,6 +107,58 @@ func TestAttemptThatBreaksOff(t *testing.T) {
 			require.Nil(t, o.verify(t).Broken)
 		})
 	}
+}
+
+// A code that ends between its comparison and its use does not sign.
+func TestCodeThatEndsDuringItsAttempt(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		end string
+		err error
+	}{
+		"superseded":            {`UPDATE one_time_passwords SET superseded_at = now() WHERE authorization_id = $1`, fault.Conflict},
+		"used":                  {`UPDATE one_time_passwords SET verified_at = now() WHERE authorization_id = $1`, fault.Conflict},
+		"expired":               {`UPDATE one_time_passwords SET expires_at = now() WHERE authorization_id = $1`, fault.Invalid},
+		"authorization signed":  {`UPDATE authorizations SET authorized_at = now() WHERE id = $1`, fault.Conflict},
+		"authorization expired": {`UPDATE authorizations SET expires_at = now() WHERE id = $1`, fault.Conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := open(t, seal.Generate())
+			id := o.create(t)
+			otpID, code := o.code(t, id)
+			tx := o.hold(t, id)
+			ended := make(chan error, 1)
+			go func() { ended <- o.Attempt(t.Context(), o.tenantID, id, otpID, o.actor, code) }()
+			o.awaitAttempt(t, otpID)
+			_, err := tx.Exec(t.Context(), tc.end, id)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+			require.ErrorIs(t, <-ended, tc.err)
+			require.NotContains(t, o.kinds(t, id), consent.KindSigned)
+		})
+	}
+}
+
+// A code is good for its own password and under the service's own key only: what is
+// kept of it says nothing elsewhere.
+func TestCodesAreBound(t *testing.T) {
+	t.Parallel()
+	o := open(t, seal.Generate())
+	id := o.create(t)
+	first, old := o.code(t, id)
+	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds'`)
+	require.NoError(t, err)
+	second, code := o.code(t, id)
+
+	foreign := o.Config
+	foreign.Keys, err = seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	require.ErrorIs(t, consent.New(foreign).Attempt(t.Context(), o.tenantID, id, second, o.actor, code), fault.Invalid)
+
+	_, err = o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET code_hash = (SELECT code_hash FROM one_time_passwords WHERE id = $1)`, first)
+	require.NoError(t, err)
+	require.ErrorIs(t, o.Attempt(t.Context(), o.tenantID, id, second, o.actor, old), fault.Invalid)
 }
 
 // What is refused before it is compared leaves no trace in the chain: nobody

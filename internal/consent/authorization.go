@@ -64,7 +64,7 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 		c.IPAddress = actor.IPAddress
 	}
 	if details := c.faults(); len(details) > 0 {
-		return uuid.Nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		return uuid.Nil, fault.InvalidRequest(details...)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 			return fmt.Errorf("insert authorization %s: %w", id, err)
 		}
 		if !row.ExpiresAt.After(row.CreatedAt) {
-			return fault.New(fault.Invalid, "the request is invalid").WithDetails(inThePast())
+			return fault.InvalidRequest(inThePast())
 		}
 		c.ExpiresAt = &row.ExpiresAt
 		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentCreate, id.String()); err != nil {
@@ -130,7 +130,7 @@ func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 			details = append(details, inThePast())
 		}
 		if len(details) > 0 {
-			return fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+			return fault.InvalidRequest(details...)
 		}
 		if reflect.DeepEqual(c.evidence(), locked.evidence()) {
 			changed, err = s.get(ctx, tx, tenantID, id)

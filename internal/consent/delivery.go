@@ -35,7 +35,7 @@ func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error 
 	if valid <= 0 {
 		return s.giveUp(ctx, d, expiredUnsent)
 	}
-	text, err := s.Keys.Open(row.Message, sealedTable, tenantID.String(), otpID.String())
+	text, err := s.Keys.Open(row.Message, passwordTable, tenantID.String(), otpID.String())
 	if errors.Is(err, seal.ErrUnknownKey) { // another process may have it: keys are replaced in one after the other
 		return fmt.Errorf("open the message of code %s: %w", otpID, err)
 	}

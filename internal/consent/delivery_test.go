@@ -1,6 +1,8 @@
 package consent_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,14 +21,11 @@ func TestWipingGoesOn(t *testing.T) {
 	var codes []uuid.UUID
 	for i := range 3 {
 		id := o.create(t)
-		otp, err := o.StartSigning(t.Context(), o.tenantID, id, o.actor, consent.SigningRequest{
-			Channel: message.Email, Value: id.String() + "@example.com", TemplateID: consent.DefaultTemplate,
-		})
+		otpID := o.ask(t, id)
+		_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now() - $1::interval WHERE id = $2`,
+			time.Duration(10-i)*time.Minute, otpID)
 		require.NoError(t, err)
-		_, err = o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now() - $1::interval WHERE id = $2`,
-			time.Duration(10-i)*time.Minute, otp.ID)
-		require.NoError(t, err)
-		codes = append(codes, otp.ID)
+		codes = append(codes, otpID)
 	}
 	_, err := o.pool.Exec(t.Context(), `ALTER TABLE one_time_passwords ADD CHECK (message IS NOT NULL OR id <> '`+codes[0].String()+`')`)
 	require.NoError(t, err)
@@ -34,4 +33,97 @@ func TestWipingGoesOn(t *testing.T) {
 	var sealed []uuid.UUID
 	require.NoError(t, o.pool.QueryRow(t.Context(), `SELECT array_agg(id) FROM one_time_passwords WHERE message IS NOT NULL`).Scan(&sealed))
 	require.Equal(t, codes[:1], sealed)
+}
+
+// ask asks for a code that nobody delivers yet.
+func (o *office) ask(t *testing.T, id uuid.UUID) uuid.UUID {
+	t.Helper()
+	otp, err := o.StartSigning(t.Context(), o.tenantID, id, o.actor, consent.SigningRequest{
+		Channel: message.Email, Value: id.String() + "@example.com", TemplateID: consent.DefaultTemplate,
+	})
+	require.NoError(t, err)
+	return otp.ID
+}
+
+// isSealed reports whether the message of a code is still kept.
+func (o *office) isSealed(t *testing.T, otpID uuid.UUID) (is bool) {
+	t.Helper()
+	require.NoError(t, o.pool.QueryRow(t.Context(), `SELECT message IS NOT NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&is))
+	return is
+}
+
+// A message is wiped as soon as it is not needed: when it was sent, when another
+// code takes the place of its own, or with its authorization.
+func TestMessagesAreWiped(t *testing.T) {
+	t.Parallel()
+	o := open(t, seal.Generate())
+	id := o.create(t)
+	first := o.ask(t, id)
+	require.True(t, o.isSealed(t, first))
+	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds'`)
+	require.NoError(t, err)
+	second := o.ask(t, id)
+	require.False(t, o.isSealed(t, first), "superseded")
+	require.NoError(t, o.Deliver(t.Context(), o.tenantID, second))
+	require.False(t, o.isSealed(t, second), "sent")
+
+	deleted := o.create(t)
+	third := o.ask(t, deleted)
+	require.NoError(t, o.Delete(t.Context(), o.tenantID, deleted, o.actor))
+	require.False(t, o.isSealed(t, third), "deleted")
+}
+
+// meeting is a sender that answers when all who are expected have come.
+type meeting struct{ expected *sync.WaitGroup }
+
+func (m meeting) Send(_ context.Context, msg message.Message) (message.Receipt, error) {
+	m.expected.Done()
+	m.expected.Wait()
+	return message.Receipt{Provider: "meeting", MessageID: msg.ID}, nil
+}
+
+// Two that deliver the same message at once, because a job was taken over, record
+// one delivery.
+func TestDeliveriesAtOnceAreRecordedOnce(t *testing.T) {
+	t.Parallel()
+	o := open(t, seal.Generate())
+	id := o.create(t)
+	otpID := o.ask(t, id)
+	expected := &sync.WaitGroup{}
+	expected.Add(2)
+	together := o.Config
+	together.Senders = message.Senders{message.Email: meeting{expected}}
+	consents := consent.New(together)
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			if err := consents.Deliver(t.Context(), o.tenantID, otpID); err != nil {
+				t.Errorf("deliver: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, []consent.Kind{consent.KindCreated, consent.KindCodeRequested, consent.KindCodeSent}, o.kinds(t, id))
+}
+
+// hurried is a sender that notes by when it has to be done.
+type hurried struct{ until *time.Time }
+
+func (h hurried) Send(ctx context.Context, _ message.Message) (message.Receipt, error) {
+	*h.until, _ = ctx.Deadline()
+	return message.Receipt{Provider: "hurried"}, nil
+}
+
+// A message that is on its way when its code expires is broken off.
+func TestSendingEndsWithTheCode(t *testing.T) {
+	t.Parallel()
+	o := open(t, seal.Generate())
+	otpID := o.ask(t, o.create(t))
+	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now() + interval '30 seconds' WHERE id = $1`, otpID)
+	require.NoError(t, err)
+	var until time.Time
+	hurry := o.Config
+	hurry.Senders = message.Senders{message.Email: hurried{&until}}
+	require.NoError(t, consent.New(hurry).Deliver(t.Context(), o.tenantID, otpID))
+	require.WithinRange(t, until, time.Now(), time.Now().Add(30*time.Second))
 }

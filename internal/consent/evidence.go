@@ -36,7 +36,11 @@ const (
 	KindDeleted             Kind = "authorization_deleted"
 )
 
-const saltBytes = 32
+const (
+	saltBytes = 32
+	// headTable is what the ends of chains are sealed for.
+	headTable = "evidence_heads"
+)
 
 // Record is one link of a tenant's chain of evidence.
 type Record struct {
@@ -127,7 +131,7 @@ func (r *Record) hash(tenantID uuid.UUID) []byte {
 // sealHead makes the end of a chain tamper-evident to whoever has the master
 // key, and impossible to make for whoever does not.
 func sealHead(keys *seal.Keyring, tenantID uuid.UUID, head Head) []byte {
-	return keys.Seal(headText(head), "evidence_heads", tenantID.String())
+	return keys.Seal(headText(head), headTable, tenantID.String())
 }
 
 func headText(head Head) []byte {

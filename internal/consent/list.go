@@ -29,15 +29,6 @@ type Sort struct {
 
 func (s Sort) isNewestFirst() bool { return (s.By == "" || s.By == "createdAt") && !s.Ascending }
 
-// Window says which part of a list to read.
-type Window struct {
-	// Before is the id that the part comes after; uuid.Nil begins at the newest.
-	// It goes with newest first only.
-	Before uuid.UUID
-	Offset int
-	Limit  int
-}
-
 // faults are what is wrong with the filter: control characters stand between
 // the fields that a search looks through.
 func (f *Filter) faults() (details []fault.Detail) {
@@ -50,52 +41,51 @@ func (f *Filter) faults() (details []fault.Detail) {
 }
 
 // List returns the authorizations of the tenant within a window, and how many
-// match in all, counted up to countMax. A filter that nothing can match because
-// it has control characters is fault.Invalid.
-func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, sort Sort, window Window, countMax int) ([]*Authorization, int, error) {
+// match in all. The window's After goes with newest first only. A filter that
+// nothing can match because it has control characters is fault.Invalid.
+func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, sort Sort, window queries.Window) ([]*Authorization, int, error) {
 	if details := filter.faults(); len(details) > 0 {
-		return nil, 0, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		return nil, 0, fault.InvalidRequest(details...)
 	}
-	borrower, key := optional(filter.BorrowerID), optional(filter.Key)
+	db, borrower, key := queries.ByValues(s.Pool), optional(filter.BorrowerID), optional(filter.Key)
 	search := optional(strings.ToLower(filter.Search))
+	matching, err := s.q.AuthorizationCount(ctx, db, queries.AuthorizationCountParams{
+		TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, CountMax: int64(window.CountMax),
+	})
+	if err != nil {
+		return nil, 0, readError(err, "count authorizations")
+	}
+	total := int(matching.Total)
+	if total <= window.Offset && total < window.CountMax {
+		return nil, total, nil
+	}
+	if matching.Found != nil { // a search looks at all there is, once
+		search = nil
+	}
 	var rows []queries.AuthorizationListNewestRow
-	var err error
 	if sort.isNewestFirst() {
-		params := queries.AuthorizationListNewestParams{
-			TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search,
-			RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
-		}
-		if window.Before != uuid.Nil {
-			params.Before = &window.Before
-		}
-		rows, err = s.q.AuthorizationListNewest(ctx, s.Pool, params)
+		rows, err = s.q.AuthorizationListNewest(ctx, db, queries.AuthorizationListNewestParams{
+			TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, Found: matching.Found,
+			Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
+		})
 	} else {
-		rows, err = s.listSorted(ctx, queries.AuthorizationListSortedParams{
-			TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, SortBy: sort.By, Descending: !sort.Ascending,
+		rows, err = s.listSorted(ctx, db, queries.AuthorizationListSortedParams{
+			TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, Found: matching.Found, SortBy: sort.By, Descending: !sort.Ascending,
 			RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 		})
 	}
 	if err != nil {
 		return nil, 0, readError(err, "list authorizations")
 	}
-	total, err := s.q.AuthorizationCount(ctx, s.Pool, queries.AuthorizationCountParams{
-		TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, CountMax: int64(countMax),
-	})
-	if err != nil {
-		return nil, 0, readError(err, "count authorizations")
-	}
 	found := make([]*Authorization, len(rows))
 	for i, row := range rows {
 		found[i] = fromRow(queries.AuthorizationGetRow(row))
 	}
-	return found, int(total), nil
+	return found, total, nil
 }
 
-func (s *Service) listSorted(ctx context.Context, params queries.AuthorizationListSortedParams) ([]queries.AuthorizationListNewestRow, error) {
-	if params.SortBy == "" {
-		params.SortBy = "createdAt"
-	}
-	rows, err := s.q.AuthorizationListSorted(ctx, s.Pool, params)
+func (s *Service) listSorted(ctx context.Context, db queries.DBTX, params queries.AuthorizationListSortedParams) ([]queries.AuthorizationListNewestRow, error) {
+	rows, err := s.q.AuthorizationListSorted(ctx, db, params)
 	same := make([]queries.AuthorizationListNewestRow, len(rows))
 	for i, row := range rows {
 		same[i] = queries.AuthorizationListNewestRow(row)

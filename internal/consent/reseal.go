@@ -20,7 +20,7 @@ func ResealHeads(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) (resealed i
 		return 0, err
 	}
 	for _, row := range rows {
-		sealed, err := keys.Reseal(row.Seal, "evidence_heads", row.TenantID.String())
+		sealed, err := keys.Reseal(row.Seal, headTable, row.TenantID.String())
 		if err != nil {
 			return 0, fmt.Errorf("the end of the evidence of tenant %s: %w", row.TenantID, err)
 		}

@@ -71,15 +71,14 @@ func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uu
 			return err
 		}
 		if invalid != nil {
-			return fault.New(fault.Invalid, "the request is invalid").WithDetails(*invalid)
+			return fault.InvalidRequest(*invalid)
 		}
 		if a.isExpired {
 			return errAuthorizationExpired()
 		}
 		template, err := s.Template(ctx, tx, tenantID, r.TemplateID)
 		if errors.Is(err, fault.NotFound) {
-			return fault.New(fault.Invalid, "the request is invalid").
-				WithDetails(fault.Detail{Field: "templateId", Message: "is not the id of a message template"})
+			return fault.InvalidRequest(fault.Detail{Field: "templateId", Message: "is not the id of a message template"})
 		}
 		if err != nil {
 			return err
@@ -197,25 +196,25 @@ func (s *Service) issueTx(ctx context.Context, tx pgx.Tx, i issue) (expiresAt ti
 	if content["attachments"], err = s.closeAttachmentsTx(ctx, tx, i.tenantID, i.authorizationID); err != nil {
 		return expiresAt, err
 	}
-	row, err := s.q.OTPInsert(ctx, tx, queries.OTPInsertParams{
+	expiresAt, err = s.q.OTPInsert(ctx, tx, queries.OTPInsertParams{
 		ID: i.id, TenantID: i.tenantID, AuthorizationID: i.authorizationID,
 		ContactMethod: string(i.to.channel), ContactMasked: i.to.masked(), ContactHash: contactHash,
 		CodeHash:   codeHash(s.peppers[0], i.tenantID, i.authorizationID, i.id, code),
-		Message:    s.Keys.Seal(text, sealedTable, i.tenantID.String(), i.id.String()),
+		Message:    s.Keys.Seal(text, passwordTable, i.tenantID.String(), i.id.String()),
 		TemplateID: i.template.ID, TemplateHash: templateHash, ClientID: i.actor.ClientID,
 		AttemptsMax: int32(i.request.AttemptsMax), ExpiresInSeconds: i.request.ExpiresIn.Seconds(),
 	})
 	if err != nil {
 		return expiresAt, fmt.Errorf("insert code %s: %w", i.id, err)
 	}
-	content["expiresAt"] = moment(row.ExpiresAt)
+	content["expiresAt"] = moment(expiresAt)
 	if err := s.appendTx(ctx, tx, i.tenantID, i.authorizationID, KindCodeRequested, content); err != nil {
 		return expiresAt, err
 	}
 	if _, err := s.Jobs.InsertTx(ctx, tx, jobs.OTPDelivery{TenantID: i.tenantID, OTPID: i.id}, nil); err != nil {
 		return expiresAt, fmt.Errorf("enqueue code %s: %w", i.id, err)
 	}
-	return row.ExpiresAt, nil
+	return expiresAt, nil
 }
 
 // supersedeTx ends the open code of an authorization, because another one is
@@ -233,8 +232,8 @@ func (s *Service) supersedeTx(ctx context.Context, tx pgx.Tx, tenantID, authoriz
 	return nil
 }
 
-// sealedTable names the place that messages are sealed for.
-const sealedTable = "one_time_passwords"
+// passwordTable is what messages on their way are sealed for.
+const passwordTable = "one_time_passwords"
 
 // newCode returns size random digits, every one of the codes alike.
 func newCode(size int) (string, error) {

@@ -73,7 +73,7 @@ func errUnknownTemplate() error {
 // is fault.Invalid.
 func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Template) (Template, error) {
 	if details := t.faults(); len(details) > 0 {
-		return Template{}, fault.New(fault.Invalid, "the request is invalid").WithDetails(details...)
+		return Template{}, fault.InvalidRequest(details...)
 	}
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.MessageTemplateSet(ctx, tx, queries.MessageTemplateSetParams{TenantID: tenantID, ID: t.ID, Subject: t.Subject, Body: t.Text})

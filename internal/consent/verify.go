@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"tranche/internal/identity"
 	"tranche/internal/postgres"
 	"tranche/internal/seal"
 	"tranche/queries"
@@ -204,7 +203,7 @@ func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) 
 		return "", err
 	}
 	v.found.Head = Head{Count: row.Count, Hash: row.Hash}
-	text, err := keys.Open(row.Seal, "evidence_heads", v.tenantID.String())
+	text, err := keys.Open(row.Seal, headTable, v.tenantID.String())
 	switch {
 	case errors.Is(err, seal.ErrUnknownKey):
 		return "", fmt.Errorf("the end of the chain: %w", err)
@@ -231,18 +230,4 @@ func (v *verifier) end(headReason string) *Break {
 	default:
 		return nil
 	}
-}
-
-// Tenants returns every tenant, those without evidence too: a chain that is
-// gone shall not go unseen.
-func Tenants(ctx context.Context, pool *pgxpool.Pool) ([]identity.Tenant, error) {
-	rows, err := queries.New().SysTenantList(ctx, pool)
-	if err != nil {
-		return nil, fmt.Errorf("list the tenants: %w", postgres.Translate(err))
-	}
-	tenants := make([]identity.Tenant, len(rows))
-	for i, row := range rows {
-		tenants[i] = identity.Tenant{ID: row.ID, Slug: row.Slug}
-	}
-	return tenants, nil
 }

@@ -99,9 +99,6 @@ func TestVerifyGoodChains(t *testing.T) {
 		require.EqualValues(t, 4+i, found.Records)
 		require.EqualValues(t, 1+i, found.Withdrawn)
 	}
-	tenants, err := consent.Tenants(t.Context(), o.pool)
-	require.NoError(t, err)
-	require.Len(t, tenants, 1)
 
 	// A new master key in front of the old one opens the old end.
 	rotated, err := seal.Parse(seal.Generate())
@@ -186,6 +183,7 @@ func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
 		"another borrower":  {`UPDATE authorizations SET borrower_id = 'x' WHERE external_id IS NULL AND authorized_at IS NULL AND deleted_at IS NULL`, untouched},
 		"brought back":      {`UPDATE authorizations SET deleted_at = NULL WHERE deleted_at IS NOT NULL`, withdrawn},
 		"hidden":            {`UPDATE authorizations SET deleted_at = now() WHERE authorized_at IS NOT NULL`, 0},
+		"not by a code":     {`UPDATE authorizations SET authorized_at = now() WHERE external_id IS NOT NULL`, 0},
 		"gone":              {`DELETE FROM authorizations WHERE authorized_at IS NOT NULL`, created},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,6 +206,17 @@ func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
 			require.Equal(t, c.position, broken.Position, broken)
 		})
 	}
+}
+
+// Evidence says of itself that a record of it was changed.
+func TestEvidenceTellsThatItWasChanged(t *testing.T) {
+	t.Parallel()
+	o := open(t, seal.Generate())
+	id := o.create(t)
+	o.tamper(t, `UPDATE evidence_contents SET content = replace(content, 'B-1001', 'B-1002')`)
+	e, err := o.Evidence(t.Context(), o.tenantID, id)
+	require.NoError(t, err)
+	require.False(t, e.Intact)
 }
 
 func TestEvidenceIsAppendOnly(t *testing.T) {

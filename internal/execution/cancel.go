@@ -37,7 +37,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 		if row.BatchID != nil {
 			return errStatus("the execution is an item of a batch: cancel the batch")
 		}
-		if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
+		if status := engine.Status(row.Status); status.Ended() {
 			return errStatus(fmt.Sprintf("only a pending or running execution can be cancelled; this one is %s", status))
 		}
 		f, err := s.cancelled(ctx, plan, tenantID, id, &row)

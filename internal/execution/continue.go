@@ -61,17 +61,6 @@ func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 	return Held, nil
 }
 
-// LetGo leaves an item whose end RunLeased or RunItem gave, and which could not be
-// written, to the next try of its job. When the process stops, its end does: until
-// then it may be written still.
-func (s *Service) LetGo(ctx context.Context, f *Finished) {
-	if f.LeaseToken == uuid.Nil || ctx.Err() != nil {
-		return
-	}
-	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
-	s.running.Go(func() { _ = r.letGo(s.life) })
-}
-
 // RunLeased takes the lease of an execution and drives it until it ends or
 // waits. HeldElsewhere asks for another try later: also when the lease was lost
 // on the way. The last write is the caller's: a Finished that is not nil has to
@@ -81,10 +70,7 @@ func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finis
 	if err != nil {
 		return nil, Held, err
 	}
-	if row == nil {
-		return nil, Over, nil
-	}
-	if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
+	if row == nil || engine.Status(row.Status).Ended() {
 		return nil, Over, nil
 	}
 	_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)

@@ -16,16 +16,9 @@ import (
 )
 
 const (
-	// handOverTimeMax bounds the writes by which executions are handed over.
-	handOverTimeMax = 5 * time.Second
 	// persistWaitMax bounds the pause between attempts to write what must not
 	// be lost while the database is away.
 	persistWaitMax = 5 * time.Second
-	// leaseLateWait begins, and leaseLateMax bounds, the doubling pauses between the
-	// tries to let go of a lease that was not acknowledged: they go on for a quarter
-	// of an hour, where the server ends a statement after half a minute.
-	leaseLateWait = time.Second
-	leaseLateMax  = 10 * time.Minute
 )
 
 // drive runs the execution until it has ended or waits, and records which.
@@ -137,57 +130,6 @@ func (r *run) record(ctx context.Context) error {
 	return nil
 }
 
-// unsure returns the error of a write that was to take the lease. The commit may
-// have succeeded all the same, or may yet, and nobody would go on with the
-// execution while this process lives: so the lease is let go.
-func (r *run) unsure(err error) error {
-	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, fault.ErrPanic) || errors.Is(err, context.Canceled)
-	if mayCommit && !postgres.Unsent(err) {
-		// Many may be in that position, so they keep neither input nor state.
-		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, recorded: r.recorded}
-		go func() { late.letGoLate(late.service.life) }()
-	}
-	return err
-}
-
-// letGoLate lets go of a lease that may turn up for a while. It ends with the
-// process, whose leases others take back.
-func (r *run) letGoLate(ctx context.Context) {
-	for wait := leaseLateWait; wait < leaseLateMax; wait *= 2 {
-		if err := r.letGo(ctx); !errors.Is(err, errLeaseLost) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-// giveUp returns the error that kept this process from going on. Unless it is
-// that the lease is lost, the job's next try, here or elsewhere, needs it.
-func (r *run) giveUp(err error) error {
-	if err != nil && r.request == nil && !errors.Is(err, errLeaseLost) {
-		r.service.running.Go(func() { _ = r.letGo(r.service.life) })
-	}
-	return err
-}
-
-// letGo lets go of the lease for the next try of the job, or for a new job where
-// there is none, which may take until the database is back.
-func (r *run) letGo(ctx context.Context) error {
-	ctx = postgres.WithTenant(ctx, r.tenantID)
-	return r.persist(ctx, func(ctx context.Context) (int64, error) {
-		if r.recorded != nil {
-			return r.release(ctx)
-		}
-		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams{
-			TenantID: r.tenantID, ID: r.id, LeaseToken: r.token,
-		})
-	})
-}
-
 // finish writes the end of an execution.
 func (r *run) finish(ctx context.Context, f *Finished) error {
 	if r.request != nil {
@@ -251,15 +193,4 @@ func (r *run) suspendTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time, state 
 		return 0, err
 	}
 	return r.releaseTx(ctx, tx, wakeAt)
-}
-
-// handOver lets others go on at once with what this process cannot finish.
-func (r *run) handOver(ctx context.Context) error {
-	if r.request != nil {
-		return nil // nothing is recorded; the caller is told
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeMax)
-	defer cancel()
-	_, err := r.release(ctx)
-	return postgres.Translate(err)
 }

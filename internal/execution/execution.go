@@ -37,11 +37,14 @@ type Config struct {
 	Runner  *engine.Runner
 	// Callbacks makes the addresses that answer waits; nil gives none.
 	Callbacks *Callbacks
-	// Gather is how long the reads and ends of many executions wait for each
-	// other: for those that nobody waits for. One that is alone waits for none.
+	// Gather is how long reads and ends of executions wait for company while there is
+	// any: for those that nobody waits for.
 	Gather time.Duration
-	// Callers are told of those who wait for Run, by all services of the process;
-	// nil is told by this one alone.
+	// Ended, unless nil, is told of every execution that this service brought to an end,
+	// again if the end has to be written again.
+	Ended func(engine.Status)
+	// Callers are those who wait for Run, of all services of the process; nil is those
+	// of this one alone.
 	Callers *Callers
 	// ProcessID holds the leases of this process (internal/process).
 	ProcessID uuid.UUID

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,9 +10,27 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/jobs"
 	"tranche/queries"
+)
+
+// A process that cannot bring an execution to its end gives the lease up, so that
+// others can. release does so together with a job that is due at once, releaseTx with
+// one that is due later. letGo tries until the database is there, and leaves an
+// execution that has a job to the next try of that. giveUp does so in the background
+// after an error, handOver within seconds when the process stops, and unsure after a
+// write of which it is not known whether it has taken the lease.
+
+const (
+	// handOverTimeMax bounds the writes by which executions are handed over.
+	handOverTimeMax = 5 * time.Second
+	// leaseLateWait begins, and leaseLateMax bounds, the doubling pauses between the
+	// tries to let go of a lease that was not acknowledged: they go on for a quarter
+	// of an hour, where the server ends a statement after half a minute.
+	leaseLateWait = time.Second
+	leaseLateMax  = 10 * time.Minute
 )
 
 // lease is what a process holds while it drives an execution.
@@ -45,6 +64,79 @@ func (r *run) releaseTx(ctx context.Context, tx pgx.Tx, at time.Time) (rows int6
 	}
 	_, err = r.service.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: r.tenantID, ExecutionID: r.id}, &river.InsertOpts{ScheduledAt: at})
 	return rows, err
+}
+
+// letGo lets go of the lease for the next try of the job, or for a new job where
+// there is none, which may take until the database is back.
+func (r *run) letGo(ctx context.Context) error {
+	ctx = postgres.WithTenant(ctx, r.tenantID)
+	return r.persist(ctx, func(ctx context.Context) (int64, error) {
+		if r.recorded != nil {
+			return r.release(ctx)
+		}
+		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams{
+			TenantID: r.tenantID, ID: r.id, LeaseToken: r.token,
+		})
+	})
+}
+
+// giveUp returns the error that kept this process from going on, and lets go of the
+// lease, which the next try, here or elsewhere, needs.
+func (r *run) giveUp(err error) error {
+	if err != nil && r.request == nil && !errors.Is(err, errLeaseLost) {
+		r.service.running.Go(func() { _ = r.letGo(r.service.life) })
+	}
+	return err
+}
+
+// handOver lets others go on at once with what this process cannot finish.
+func (r *run) handOver(ctx context.Context) error {
+	if r.request != nil {
+		return nil // nothing is recorded; the caller is told
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeMax)
+	defer cancel()
+	_, err := r.release(ctx)
+	return postgres.Translate(err)
+}
+
+// unsure returns the error of a write that was to take the lease. The commit may
+// have succeeded all the same, or may yet, and nobody would go on with the
+// execution while this process lives: so the lease is let go.
+func (r *run) unsure(err error) error {
+	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, fault.ErrPanic) || errors.Is(err, context.Canceled)
+	if mayCommit && !postgres.Unsent(err) {
+		// Many may be in that position, so they keep neither input nor state.
+		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, recorded: r.recorded}
+		go func() { late.letGoLate(late.service.life) }()
+	}
+	return err
+}
+
+// letGoLate lets go of a lease that may turn up for a while. It ends with the
+// process, whose leases others take back.
+func (r *run) letGoLate(ctx context.Context) {
+	for wait := leaseLateWait; wait < leaseLateMax; wait *= 2 {
+		if err := r.letGo(ctx); !errors.Is(err, errLeaseLost) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// LetGo leaves an item whose end RunLeased or RunItem gave, and which could not be
+// written, to the next try of its job. Not when the process stops: until its end,
+// after which others take the item over, it may be written still.
+func (s *Service) LetGo(ctx context.Context, f *Finished) {
+	if f.LeaseToken == uuid.Nil || ctx.Err() != nil {
+		return
+	}
+	r := &run{service: s, tenantID: f.TenantID, id: f.ID, token: f.LeaseToken}
+	s.running.Go(func() { _ = r.letGo(s.life) })
 }
 
 // releaseAll gives up leases in one statement and leaves each execution to a job that

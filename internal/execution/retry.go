@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,10 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/engine"
-	"tranche/internal/fault"
 	"tranche/internal/idempotency"
 	"tranche/internal/postgres"
-	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -106,35 +103,20 @@ func beforeEnd(tags, ends []string) []string {
 	return tags
 }
 
-// plan returns the plan of an execution; fault.NotFound if there is none.
-func (s *Service) plan(ctx context.Context, tenantID, id uuid.UUID) (*workflow.Plan, error) {
-	row, err := s.reads.do(ctx, reference{tenantID, id})
-	if err != nil {
-		return nil, err
+// Retryable says whether an execution of the given status can be retried by
+// itself, and why or why not (decisions 5.6 and 5.7). An item is retried with
+// its batch, which counts it.
+func Retryable(status engine.Status, isItem bool) (retryable bool, reason string) {
+	switch {
+	case isItem:
+		return false, "the execution is an item of a batch: retry the batch"
+	case status == engine.StatusFailed:
+		return true, "the execution failed"
+	case status == engine.StatusCancelled:
+		return true, "the execution was cancelled"
+	case status == engine.StatusTimeout:
+		return true, "the execution exceeded its time limit"
+	default:
+		return false, fmt.Sprintf("only a failed, cancelled or timed-out execution can be retried; this one is %s", status)
 	}
-	if row == nil {
-		return nil, errUnknown
-	}
-	_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
-	return plan, err
-}
-
-func getForUpdate(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (queries.ExecutionGetForUpdateRow, error) {
-	row, err := queries.New().ExecutionGetForUpdate(ctx, tx, queries.ExecutionGetForUpdateParams{TenantID: tenantID, ID: id})
-	if err != nil {
-		return row, readError(err)
-	}
-	return row, nil
-}
-
-func readError(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return errUnknown
-	}
-	return postgres.Translate(err)
-}
-
-// errStatus refuses what an execution's status forbids (decisions 1.9).
-func errStatus(reason string) error {
-	return fault.New(fault.Invalid, "%s", reason).WithSubCode(fault.InvalidExecutionStatus)
 }

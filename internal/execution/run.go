@@ -25,7 +25,7 @@ type run struct {
 	// request is set while the execution is not recorded: the first write
 	// inserts it.
 	request  *Request
-	recorded chan struct{} // closed with the first write; nil where it was recorded before, and a job runs it
+	recorded chan struct{} // closed with the first write; nil where that was before, and a job runs the execution
 
 	signalsSeen int64 // signals that the engine was last told of
 	room        answerRoom
@@ -114,6 +114,9 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 	}
 	if f.State, err = r.engine.State.JSON(); err != nil {
 		return nil, fmt.Errorf("write the state of execution %s: %w", r.id, err)
+	}
+	if ended := r.service.Ended; ended != nil {
+		ended(outcome.Status)
 	}
 	return f, nil
 }

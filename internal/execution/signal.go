@@ -62,7 +62,7 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 		if err != nil {
 			return readError(err)
 		}
-		if status := engine.Status(row.Status); status != engine.StatusPending && status != engine.StatusRunning {
+		if status := engine.Status(row.Status); status.Ended() {
 			return errStatus(fmt.Sprintf("only a pending or running execution takes signals; this one is %s", status))
 		}
 		if signal.Attempt != 0 && signal.Attempt != int(row.Attempt) {
@@ -104,7 +104,7 @@ func accept(plan *workflow.Plan, state *engine.State, signal *Signal) (string, e
 	if wait.Schema != nil {
 		if details := wait.Schema.Check(signal.Payload); len(details) > 0 {
 			for i := range details {
-				details[i].Field = inPayload(details[i].Field)
+				details[i].Field = workflow.JoinPath(PayloadField, details[i].Field)
 			}
 			return "", fault.New(fault.Invalid, "the payload does not match the schema of the wait").WithDetails(details...)
 		}
@@ -114,14 +114,6 @@ func accept(plan *workflow.Plan, state *engine.State, signal *Signal) (string, e
 
 // PayloadField is the member that faults of a payload name.
 const PayloadField = "payload"
-
-// inPayload is the path of a field of the payload: payload.a, payload[0].
-func inPayload(field string) string {
-	if field == "" || field[0] == '[' {
-		return PayloadField + field
-	}
-	return PayloadField + "." + field
-}
 
 // findWait finds a wait by its path, or by its id where only one task of that
 // id waits. problem says why it takes no signal.

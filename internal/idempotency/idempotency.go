@@ -128,10 +128,20 @@ func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) e
 	return nil
 }
 
+// sweepPart is how many keys a statement forgets. A day has millions: one statement
+// for all would run for minutes, and begin anew with the next process.
+const sweepPart = 10_000
+
 // Sweep forgets the keys that have expired.
 func Sweep(ctx context.Context, db queries.DBTX) error {
-	if _, err := queries.New().SysIdempotencyKeyDeleteOld(ctx, db, TTL.Seconds()); err != nil {
-		return postgres.Translate(fmt.Errorf("forget idempotency keys: %w", err))
+	for forgotten := int64(sweepPart); forgotten == sweepPart; {
+		var err error
+		forgotten, err = queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
+			OlderThanSeconds: TTL.Seconds(), KeysMax: sweepPart,
+		})
+		if err != nil {
+			return postgres.Translate(fmt.Errorf("forget idempotency keys: %w", err))
+		}
 	}
 	return nil
 }

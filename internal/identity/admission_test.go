@@ -254,20 +254,87 @@ func TestLimitsAreTakenUp(t *testing.T) {
 	require.Equal(t, 1, allowance.Limit.PerMinute)
 }
 
+// Of the limits those are read again that were set lately, or the reading would
+// take as long as there are tenants.
+func TestLimitsOfLongAgoAreReadOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: 7}, identity.Limit{Category: identity.LimitBatch, PerMinute: 8})
+	limit := func(s *identity.Service, category identity.LimitCategory) int {
+		allowance, err := s.Admit(t.Context(), b.principal(), category)
+		require.NoError(t, err)
+		return allowance.Limit.PerMinute
+	}
+	replica := b.replica(t)
+	b.now = b.now.Add(5 * time.Second)
+	require.Equal(t, 7, limit(replica, identity.LimitSingle))
+	_, err := b.pool.Exec(t.Context(), `UPDATE tenant_limits SET per_minute = 9; UPDATE tenant_limits SET set_at = now() - interval '1 hour'`)
+	require.NoError(t, err)
+	b.now = b.now.Add(5 * time.Second)
+	require.Equal(t, 7, limit(replica, identity.LimitSingle))
+	require.Equal(t, 9, limit(b.replica(t), identity.LimitSingle))
+	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: 10})
+	b.now = b.now.Add(5 * time.Second)
+	require.Equal(t, 10, limit(replica, identity.LimitSingle))
+	require.Equal(t, 8, limit(replica, identity.LimitBatch), "what was known before stays")
+	_, err = b.pool.Exec(t.Context(), `INSERT INTO tenant_limits SELECT tenant_id, category, 11 FROM tenant_limits
+		ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute`)
+	require.NoError(t, err)
+	b.now = b.now.Add(5 * time.Second)
+	require.Equal(t, 11, limit(replica, identity.LimitBatch), "as the version before sets it")
+}
+
 func TestCountersAreSwept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
 	require.NoError(t, err)
-	age(t, b.pool, 3*time.Minute)
+	age(t, b.pool, 2*time.Minute)
+	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitPolling)
+	require.NoError(t, err)
+	age(t, b.pool, 50*time.Second)
 	b.now = b.now.Add(2 * time.Minute)
 	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitSingle)
 	require.NoError(t, err)
-	var category string
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',') FROM rate_limits`).Scan(&category))
-	require.Equal(t, "single", category)
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',') FROM rate_limit_hits`).Scan(&category))
-	require.Equal(t, "single", category)
+	for _, table := range []string{"rate_limits", "rate_limit_hits"} {
+		var categories string
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',' ORDER BY category) FROM `+table).Scan(&categories))
+		require.Equal(t, "polling,single", categories, "what counts still stays")
+	}
+}
+
+// However many counters nobody uses any more, and whoever holds one: who asks for
+// the limits does not wait until all of them are forgotten.
+func TestCountersAreSweptByParts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const counters, hitsEach = 30, 1000
+	_, err := b.pool.Exec(t.Context(), `WITH counter AS (
+			INSERT INTO rate_limits (subject, category, next, last_at)
+			SELECT gen_random_uuid(), 'single', $2 + 1, now() - interval '3 minutes' FROM generate_series(1, $1) RETURNING subject, category, last_at
+		) INSERT INTO rate_limit_hits SELECT subject, category, n, last_at FROM counter, generate_series(1, $2) n`, counters, hitsEach)
+	require.NoError(t, err)
+	hits := func() (n int) {
+		b.now = b.now.Add(5 * time.Second)
+		_, err := b.service.Admit(t.Context(), identity.Principal{TenantID: b.tenant.ID}, identity.LimitBatch)
+		require.NoError(t, err)
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_limit_hits WHERE category = 'single'`).Scan(&n))
+		return n
+	}
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM rate_limits ORDER BY subject LIMIT 1 FOR UPDATE`)
+	require.NoError(t, err)
+	b.now = b.now.Add(time.Minute)
+	require.Equal(t, 20_000, hits())
+	require.Equal(t, 10_000, hits())
+	require.Equal(t, hitsEach, hits(), "of the one that is held")
+	require.NoError(t, tx.Rollback(t.Context()))
+	b.now = b.now.Add(time.Minute)
+	require.Zero(t, hits())
+	var left int
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_limits WHERE category = 'single'`).Scan(&left))
+	require.Zero(t, left)
 }
 
 func TestTokenEndpointIsLimited(t *testing.T) {

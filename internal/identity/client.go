@@ -150,7 +150,7 @@ func RotateSecret(ctx context.Context, tx pgx.Tx, client Client, alone bool) (Cr
 	if alone {
 		keep = 1
 	}
-	_, err = queries.New().ClientSecretRevokeOlder(ctx, tx, queries.ClientSecretRevokeOlderParams{
+	err = queries.New().ClientSecretRevokeOlder(ctx, tx, queries.ClientSecretRevokeOlderParams{
 		TenantID: client.TenantID, ClientID: client.ID, Keep: keep,
 	})
 	if err != nil {

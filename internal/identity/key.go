@@ -29,6 +29,8 @@ import (
 const (
 	signatureAlgorithm = jose.ES256
 	tokenType          = "at+jwt" // RFC 9068, 2.1
+	// keyTable is what private keys are sealed for.
+	keyTable = "signing_keys"
 	// keyReloadEvery bounds how often tokens that name unknown keys can make
 	// this process ask the database.
 	keyReloadEvery   = time.Second
@@ -101,7 +103,7 @@ func makeKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 	}
 	id := base64.RawURLEncoding.EncodeToString(thumbprint)
 	return id, queries.New().SysSigningKeyInsert(ctx, tx, queries.SysSigningKeyInsertParams{
-		ID: id, PrivateKey: master.Seal(der, "signing_keys", id),
+		ID: id, PrivateKey: master.Seal(der, keyTable, id),
 	})
 }
 
@@ -114,7 +116,7 @@ func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 	if err != nil {
 		return "", err
 	}
-	_, err = queries.New().SysSigningKeyRetireOthers(ctx, tx, queries.SysSigningKeyRetireOthersParams{
+	err = queries.New().SysSigningKeyRetireOthers(ctx, tx, queries.SysSigningKeyRetireOthersParams{
 		ID: id, Seconds: (KeySetTTL + keyTakenUp).Seconds(),
 	})
 	if err != nil {
@@ -131,7 +133,7 @@ func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, 
 	if err != nil {
 		return "", err
 	}
-	if _, err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
+	if err := queries.New().SysSigningKeyWithdrawOthers(ctx, tx, id); err != nil {
 		return "", fmt.Errorf("remove the other signing keys: %w", err)
 	}
 	return id, audit.RecordTx(ctx, tx, uuid.Nil, audit.KeyWithdraw, id)
@@ -215,7 +217,7 @@ func (k *keyStore) load(ctx context.Context, db queries.DBTX) (*keySet, error) {
 }
 
 func (k *keyStore) open(row queries.SysSigningKeyListRow) (*ecdsa.PrivateKey, error) {
-	der, err := k.master.Open(row.PrivateKey, "signing_keys", row.ID)
+	der, err := k.master.Open(row.PrivateKey, keyTable, row.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func ResealKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (resealed 
 		return 0, err
 	}
 	for _, row := range rows {
-		sealed, err := master.Reseal(row.PrivateKey, "signing_keys", row.ID)
+		sealed, err := master.Reseal(row.PrivateKey, keyTable, row.ID)
 		if err != nil {
 			return 0, fmt.Errorf("signing key %s: %w", row.ID, err)
 		}

@@ -173,6 +173,19 @@ func TestRefreshRefuses(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Refreshes count among the 60 tokens a minute of a client.
+func TestRefreshesAreLimited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	login := b.token(t)
+	for range 59 {
+		_, err := b.refresh(t, login.RefreshToken)
+		require.NoError(t, err)
+	}
+	_, err := b.refresh(t, login.RefreshToken)
+	require.ErrorIs(t, err, fault.RateLimited)
+}
+
 func TestRefreshTokensEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -65,6 +65,37 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
+// A revocation is remembered for as long as there may be tokens that it ends.
+func TestRevocationsAreRemembered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.now = time.Now() // the database's clock says when somebody was revoked
+	token := b.token(t).AccessToken
+	for _, revokedAt := range []string{"now()", "now() - interval '1 hour'"} {
+		_, err := b.pool.Exec(t.Context(), `UPDATE clients SET revoked_at = `+revokedAt)
+		require.NoError(t, err)
+		for range 2 {
+			b.now = b.now.Add(5 * time.Second)
+			_, err = b.service.Verify(t.Context(), token)
+			require.ErrorIs(t, err, fault.Unauthorized)
+		}
+	}
+}
+
+// A revocation whose transaction took minutes is taken up too.
+func TestRevocationThatCommitsLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t).AccessToken
+	_, err := b.service.Verify(t.Context(), token)
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), `UPDATE clients SET revoked_at = now() - interval '4 minutes'`)
+	require.NoError(t, err)
+	b.now = b.now.Add(5 * time.Second)
+	_, err = b.service.Verify(t.Context(), token)
+	require.ErrorIs(t, err, fault.Unauthorized)
+}
+
 // A replica that cannot ask says so instead of trusting what it knew.
 func TestRevocationsCannotBeAsked(t *testing.T) {
 	t.Parallel()
@@ -99,6 +130,7 @@ func TestRotateSecret(t *testing.T) {
 		}
 		return working
 	}
+	other := b.createClient(t, identity.NewClient{Tenant: b.tenant, Name: "another", Scopes: identity.RoleDeveloper.Scopes()})
 	first := b.credentials.Secret
 	second := rotate(false).Secret
 	require.Equal(t, []bool{true, true}, works(first, second))
@@ -107,6 +139,8 @@ func TestRotateSecret(t *testing.T) {
 	fourth := rotate(true).Secret
 	require.Equal(t, []bool{false, false, true}, works(second, third, fourth))
 	require.Len(t, b.actions(t, "client.rotate"), 3)
+	_, err := b.service.IssueToken(t.Context(), other.ClientID.String(), other.Secret, address)
+	require.NoError(t, err, "another client's secret stays")
 
 	b.inTx(t, func(tx pgx.Tx) error {
 		client, err := identity.FindClient(t.Context(), tx, id)
@@ -117,6 +151,12 @@ func TestRotateSecret(t *testing.T) {
 		require.NotNil(t, client.RevokedAt)
 		_, err = identity.RotateSecret(t.Context(), tx, client, false)
 		require.ErrorIs(t, err, fault.Conflict)
+
+		require.NoError(t, identity.RevokeTenant(t.Context(), tx, b.tenant))
+		client, err = identity.FindClient(t.Context(), tx, other.ClientID.String())
+		require.NoError(t, err)
+		_, err = identity.RotateSecret(t.Context(), tx, client, false)
+		require.ErrorIs(t, err, fault.Conflict, "its tenant is revoked")
 		return nil
 	})
 	for _, unknown := range []string{"acme", "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"} {
@@ -172,10 +212,15 @@ func TestRotateKey(t *testing.T) {
 	_, err := b.service.Verify(t.Context(), before)
 	require.NoError(t, err)
 
+	var next string // whose making gives the first no longer life
+	b.inTx(t, func(tx pgx.Tx) (err error) {
+		next, err = identity.RotateKey(t.Context(), tx, b.master)
+		return err
+	})
 	b.agedKeys(t, 25*time.Hour)
-	require.Equal(t, []string{made, old}, published())
+	require.Equal(t, []string{next, made, old}, published())
 	b.agedKeys(t, time.Minute)
-	require.Equal(t, []string{made}, published())
+	require.Equal(t, []string{next, made}, published())
 	_, err = b.service.Verify(t.Context(), before)
 	require.ErrorIs(t, err, fault.Unauthorized, "remembered tokens end with their key")
 }

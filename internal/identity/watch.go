@@ -3,6 +3,8 @@ package identity
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +26,13 @@ const (
 	watchTimeMax      = 3 * time.Second
 	// watchOverlap covers transactions that revoke and commit much later.
 	watchOverlap = 5 * time.Minute
-	// sweepEvery is how often counters that are no longer in use are forgotten.
+	// sweepEvery is how often counters that are no longer in use are forgotten, so
+	// many of them and of their hits with one read that it takes a fraction of
+	// watchTimeMax; while more are left, each read forgets some.
 	sweepEvery = time.Minute
+	sweepPart  = 10_000
+	// allSeconds is a time before there were any limits.
+	allSeconds = 1e9
 	// revocationTTL is when every access token of what was revoked has expired.
 	revocationTTL = accessTokenTTL + time.Hour
 )
@@ -81,7 +88,7 @@ func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.
 // read takes up what holds at a moment that is not later than the call.
 func (w *watch) read(ctx context.Context, now time.Time) error {
 	ctx = postgres.AsSystem(ctx)
-	next := &standing{readAt: now, sweptAt: now, limits: map[uuid.UUID][]Limit{}}
+	next := &standing{readAt: now, sweptAt: now}
 	if err := w.readRevoked(ctx, next); err != nil {
 		return err
 	}
@@ -98,12 +105,15 @@ func (w *watch) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// since is how far the reading after s, at a moment, has to look back.
+func (s *standing) since(at time.Time) time.Duration { return max(at.Sub(s.readAt), 0) + watchOverlap }
+
 // readRevoked takes over what is known and adds what was revoked since.
 func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 	next.revoked = map[uuid.UUID]time.Time{}
 	span := revocationTTL
 	if current := w.current.Load(); current != nil {
-		span = min(revocationTTL, max(next.readAt.Sub(current.readAt), 0)+watchOverlap)
+		span = min(revocationTTL, current.since(next.readAt))
 		for id, at := range current.revoked {
 			if next.readAt.Sub(at) < revocationTTL {
 				next.revoked[id] = at
@@ -120,16 +130,29 @@ func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 	return nil
 }
 
+// readLimits takes over what is known and changes what was set since.
 func (w *watch) readLimits(ctx context.Context, next *standing) error {
-	rows, err := queries.New().SysTenantLimitList(ctx, w.pool)
+	seconds := allSeconds
+	if current := w.current.Load(); current != nil {
+		next.limits, seconds = current.limits, current.since(next.readAt).Seconds()
+	}
+	rows, err := queries.New().SysTenantLimitListSet(ctx, w.pool, seconds)
 	if err != nil {
 		return fmt.Errorf("look up limits: %w", postgres.Translate(err))
 	}
+	if len(rows) == 0 {
+		return nil
+	}
+	known := next.limits
+	next.limits = make(map[uuid.UUID][]Limit, len(known)+len(rows))
+	maps.Copy(next.limits, known)
 	for _, row := range rows {
-		if next.limits[row.TenantID] == nil {
-			next.limits[row.TenantID] = DefaultLimits()
+		limits := slices.Clone(next.limits[row.TenantID])
+		if limits == nil {
+			limits = DefaultLimits()
 		}
-		setLimit(next.limits[row.TenantID], row.Category, row.PerMinute)
+		setLimit(limits, row.Category, row.PerMinute)
+		next.limits[row.TenantID] = limits
 	}
 	return nil
 }
@@ -144,8 +167,12 @@ func (w *watch) sweep(ctx context.Context, next *standing) error {
 		next.sweptAt = current.sweptAt
 		return nil
 	}
-	if err := queries.New().SysRateLimitSweep(ctx, w.pool); err != nil {
+	hasMore, err := queries.New().SysRateLimitSweep(ctx, w.pool, sweepPart)
+	if err != nil {
 		return fmt.Errorf("sweep the rate limits: %w", postgres.Translate(err))
+	}
+	if hasMore {
+		next.sweptAt = current.sweptAt
 	}
 	return nil
 }

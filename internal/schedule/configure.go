@@ -92,7 +92,7 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 		at := string(setting.Slot)
 		cron, err := ParseCron(setting.Cron)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "the request is invalid").WithDetails(fault.Detail{Field: at + ".cron", Message: err.Error()})
+			return nil, fault.InvalidRequest(fault.Detail{Field: at + ".cron", Message: err.Error()})
 		}
 		next, fires := cron.Next(now, setting.UTCDeltaHours)
 		if !fires {

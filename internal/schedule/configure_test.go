@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -31,8 +32,24 @@ func TestConfigureLeavesTheOtherSlot(t *testing.T) {
 		}
 	}
 	// A slot that is configured again is replaced.
-	configured = b.configure(t, s, workflow, single("0 6 * * *", `{"amount":2}`))
+	elsewhere := single("0 6 * * *", `{"amount":2}`)
+	elsewhere.UTCDeltaHours = 2
+	configured = b.configure(t, s, workflow, elsewhere)
 	require.Len(t, configured, 2)
+	i := slices.IndexFunc(configured, func(c schedule.Schedule) bool { return c.Slot == schedule.Single })
+	require.Equal(t, 2, configured[i].UTCDeltaHours)
+	require.Equal(t, time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), configured[i].NextRunAt)
+
+	// So is that of a test, whose runs are none any more.
+	tests := b.publish(t)
+	isTest := func() string { return b.text(t, `SELECT is_test::text FROM schedules WHERE workflow_id = $1`, tests) }
+	_, err := s.Configure(t.Context(), b.tenant, tests, true, []schedule.Setting{elsewhere})
+	require.NoError(t, err)
+	require.Equal(t, "true", isTest())
+	b.configure(t, s, tests, elsewhere)
+	require.Equal(t, "false", isTest())
+	_, err = s.Delete(t.Context(), b.tenant, tests, false, []schedule.Slot{schedule.Single})
+	require.NoError(t, err)
 
 	deleted, err := s.Delete(t.Context(), b.tenant, workflow, false, []schedule.Slot{schedule.Batch, schedule.Single})
 	require.NoError(t, err)
@@ -45,6 +62,9 @@ func TestConfigureLeavesTheOtherSlot(t *testing.T) {
 	require.NoError(t, err)
 	var actions []audit.Action
 	for _, event := range events {
+		if event.Subject == tests.String() {
+			continue
+		}
 		require.Equal(t, workflow.String(), event.Subject)
 		actions = append(actions, audit.Action(event.Action))
 	}

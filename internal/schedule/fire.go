@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,10 +24,10 @@ const (
 	claimMax = 500
 	// firingsKept is how many firings of a slot are kept.
 	firingsKept = 50
-	// unreadableWait is after how long a schedule that cannot be read any more,
-	// which only another version of the program can have written, is looked at
-	// again.
-	unreadableWait = 24 * time.Hour
+	// putOffWait is after how long a schedule is looked at again that must not fire,
+	// or that cannot be read any more, which only another version of the program can
+	// have written: were it due until then, each look would come upon it first.
+	putOffWait = 24 * time.Hour
 )
 
 // firing is a schedule that is due, in the transaction that fires it.
@@ -40,11 +41,11 @@ type firing struct {
 }
 
 // Fire fires schedules that are due and that no other process holds, at most
-// 500, and returns how many it held. However late it is, a schedule fires once,
-// under the time that was announced, and goes on with the first time from now
-// on (decisions 7.3).
+// 500, and returns how many it held. Those of what has ended it puts off. However
+// late it is, a schedule fires once, under the time that was announced, and goes on
+// with the first time from now on (decisions 7.3).
 func (s *Service) Fire(ctx context.Context) (held int, err error) {
-	// Most looks find nothing: they ask for no time, or need no transaction.
+	// Most looks find nothing and need no transaction.
 	next, err := s.q.SysScheduleNext(ctx, s.Pool)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
@@ -65,10 +66,11 @@ func (s *Service) Fire(ctx context.Context) (held int, err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.skipRunning(ctx, tx, firings); err != nil {
+		live := slices.DeleteFunc(slices.Clone(firings), func(f *firing) bool { return !f.MayFire })
+		if err := s.skipRunning(ctx, tx, live); err != nil {
 			return err
 		}
-		fresh, err := s.record(ctx, tx, firings, now)
+		fresh, err := s.record(ctx, tx, live, now)
 		if err != nil {
 			return err
 		}
@@ -90,17 +92,21 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 			return nil, err
 		}
 		f := &firing{SysScheduleClaimRow: row, setting: Setting{Slot: Slot(row.Slot)}, runID: id, status: Started}
+		firings[i] = f
+		if !row.MayFire {
+			f.next = now.Add(putOffWait)
+			continue
+		}
 		fires := false
 		cron, err := ParseCron(row.Cron)
 		if err == nil {
 			f.next, fires = cron.Next(now, int(row.UtcDeltaHours))
 		}
 		if !fires {
-			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(unreadableWait)
+			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(putOffWait)
 		} else if err := f.setting.decode(row.Input, row.Batch); err != nil {
-			f.status, f.reason, f.next = Failed, "what it starts cannot be read", now.Add(unreadableWait)
+			f.status, f.reason, f.next = Failed, "what it starts cannot be read", now.Add(putOffWait)
 		}
-		firings[i] = f
 	}
 	return firings, nil
 }
@@ -151,7 +157,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error
 	var executions []execution.Pending
 	var begin []river.InsertManyParams
 	for _, f := range firings {
-		job := jobs.ScheduleFiring{TenantID: f.TenantID, WorkflowID: f.WorkflowID}
+		job := jobs.ScheduleFiring{TenantID: f.TenantID}
 		if Slot(f.Slot) == Batch {
 			job.BatchID = f.runID
 			if err := s.startBatch(ctx, tx, f); err != nil {
@@ -175,7 +181,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error
 	if err := s.Executions.RecordTx(ctx, tx, executions); err != nil {
 		return err
 	}
-	if _, err := s.Jobs.InsertManyFastTx(ctx, tx, begin); err != nil {
+	if _, err := s.Jobs.InsertManyTx(ctx, tx, begin); err != nil {
 		return fmt.Errorf("insert the jobs of firings: %w", err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -408,26 +407,29 @@ func TestArchivingAndDeletingEndSchedules(t *testing.T) {
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
-// Schedules that are due and must not fire do not even make a process look for the
-// time, each second.
+// Schedules that are due and must not fire are put off for a day: they are not in
+// the way of others, each second.
 func TestOfWhatHasEndedNothingFires(t *testing.T) {
 	t.Parallel()
 	for _, ended := range []string{
 		`UPDATE tenants SET revoked_at = now() WHERE id = $1`, `UPDATE workflows SET status = 'archived' WHERE tenant_id = $1`,
 	} {
 		b := setup(t)
-		b.configure(t, b.replica(t, b.clock.now), b.publish(t), single("* * * * *", `{"amount":1}`))
-		_, err := b.pool.Exec(t.Context(), ended, b.tenant)
-		require.NoError(t, err)
-		fire(t, b.replica(t, func(context.Context, queries.DBTX) (time.Time, error) {
-			return time.Time{}, errors.New("the clock was asked")
-		}), 0)
-
-		b.tenant = pgtest.Tenant(t, b.pool).ID // beside them others fire
 		s := b.replica(t, b.clock.now)
 		b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
+		_, err := b.pool.Exec(t.Context(), ended, b.tenant)
+		require.NoError(t, err)
 		b.clock.set(noon.Add(time.Minute))
 		fire(t, s, 1)
+		fire(t, s, 0)
+		require.Equal(t, "0 0 0", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions) || ' ' ||
+			(SELECT count(*) FROM schedules WHERE next_run_at < '`+noon.Add(24*time.Hour).Format(time.RFC3339)+`')`))
+
+		b.tenant = pgtest.Tenant(t, b.pool).ID // beside them others fire
+		b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
+		b.clock.set(noon.Add(2 * time.Minute))
+		fire(t, s, 1)
+		require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM executions`))
 	}
 }
 

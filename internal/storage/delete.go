@@ -14,7 +14,7 @@ import (
 // that does more. One that is part of a package cannot be removed; one that does
 // not exist is no error.
 func (s *Store) Delete(ctx context.Context, db queries.DBTX, tenantID, id uuid.UUID) error {
-	if _, err := s.q.AttachmentDelete(ctx, db, queries.AttachmentDeleteParams{TenantID: tenantID, ID: id}); err != nil {
+	if err := s.q.AttachmentDelete(ctx, db, queries.AttachmentDeleteParams{TenantID: tenantID, ID: id}); err != nil {
 		return postgres.Translate(fmt.Errorf("delete attachment %s: %w", id, err))
 	}
 	return nil

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"bytes"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestSignedAddresses(t *testing.T) {
 	refuse("no id", storage.ActionUpload, "x", parsed.Query())
 	refuse("nothing", storage.ActionUpload, a.ID.String(), url.Values{})
 	for name, value := range map[string]string{
-		"tenant": pgtest.NewID(t).String(), "name": "y.csv", "type": "text/html", "size": "1073741825", "expires": "1795226366", "signature": "AAAA",
+		"tenant": pgtest.NewID(t).String(), "name": "y.csv", "type": "text/html", "size": "1073741825", "expires": strconv.FormatInt(expiresAt.Add(time.Hour).Unix(), 10), "signature": "AAAA",
 	} {
 		q := parsed.Query()
 		require.True(t, q.Has(name))

@@ -217,13 +217,21 @@ func TestAbandonedFilesAreRemoved(t *testing.T) {
 		{"INSERT INTO authorizations (id, tenant_id, key, label, identity_key, identity_value, ip_address, search_text, expires_at) VALUES ($1, $2, 'k', '', '', '', '', '', now())", []any{authorizationID, b.tenant}},
 		{"INSERT INTO authorization_attachments (tenant_id, authorization_id, attachment_id) VALUES ($1, $2, $3)", []any{b.tenant, authorizationID, attached.ID}},
 		{"UPDATE attachments SET created_at = now() - interval '25 hours'", nil},
+		{"UPDATE attachment_uploads SET created_at = now() - interval '25 hours' WHERE completed_at IS NOT NULL", nil},
 	} {
 		_, err := b.pool.Exec(t.Context(), row.statement, row.args...)
 		require.NoError(t, err, row.statement)
 	}
 	young := announce(b.tenant)
+	_, err = b.store.Open(t.Context(), b.tenant, underWay.ID)
+	require.ErrorIs(t, err, fault.NotFound, "its bytes are not complete")
 
 	require.NoError(t, b.store.Sweep(postgres.AsSystem(t.Context())))
+	file, err := b.store.Open(t.Context(), b.tenant, stored.ID)
+	require.NoError(t, err)
+	kept, err := io.ReadAll(file)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(kept))
 	for name, c := range map[string]struct {
 		file  storage.Attachment
 		stays bool

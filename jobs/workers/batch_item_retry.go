@@ -17,7 +17,7 @@ type batchItemRetry struct {
 
 // Work makes the items of a retry ready, going on where a crash left off.
 func (w *batchItemRetry) Work(ctx context.Context, job *river.Job[jobs.BatchItemRetry]) error {
-	return w.stages.work(ctx, job.Args.TenantID, func() error {
+	return w.stages.work(ctx, job.JobRow, job.Args.TenantID, func() error {
 		return w.batches.RetryItems(ctx, job.Args.TenantID, job.Args.BatchID)
-	})
+	}, nil)
 }

@@ -17,15 +17,8 @@ type batchPostProcessing struct {
 
 // Work writes the output package of a batch, from the start after a crash.
 func (w *batchPostProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPostProcessing]) error {
-	return w.stages.work(ctx, job.Args.TenantID, func() error { return w.work(ctx, job) })
-}
-
-func (w *batchPostProcessing) work(ctx context.Context, job *river.Job[jobs.BatchPostProcessing]) error {
-	err := w.batches.PostProcess(ctx, job.Args.TenantID, job.Args.BatchID)
-	if !isHopeless(ctx, err, job.JobRow) {
-		return err
-	}
-	return giveUp(err, func() (bool, error) {
-		return w.batches.FailPostProcessing(ctx, job.Args.TenantID, job.Args.BatchID)
-	})
+	tenantID, batchID := job.Args.TenantID, job.Args.BatchID
+	return w.stages.work(ctx, job.JobRow, tenantID,
+		func() error { return w.batches.PostProcess(ctx, tenantID, batchID) },
+		func() (bool, error) { return w.batches.FailPostProcessing(ctx, tenantID, batchID) })
 }

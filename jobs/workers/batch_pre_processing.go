@@ -17,15 +17,8 @@ type batchPreProcessing struct {
 
 // Work records the items of a batch, going on where a crash left off.
 func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	return w.stages.work(ctx, job.Args.TenantID, func() error { return w.work(ctx, job) })
-}
-
-func (w *batchPreProcessing) work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	err := w.batches.PreProcess(ctx, job.Args.TenantID, job.Args.BatchID)
-	if !isHopeless(ctx, err, job.JobRow) {
-		return err
-	}
-	return giveUp(err, func() (bool, error) {
-		return w.batches.FailPreProcessing(ctx, job.Args.TenantID, job.Args.BatchID)
-	})
+	tenantID, batchID := job.Args.TenantID, job.Args.BatchID
+	return w.stages.work(ctx, job.JobRow, tenantID,
+		func() error { return w.batches.PreProcess(ctx, tenantID, batchID) },
+		func() (bool, error) { return w.batches.FailPreProcessing(ctx, tenantID, batchID) })
 }

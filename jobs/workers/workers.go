@@ -6,6 +6,7 @@ package workers
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -24,6 +25,7 @@ type Parts struct {
 	// RetentionMonths is for how many whole months executions are kept; 0 keeps
 	// them for ever.
 	RetentionMonths int
+	Clock           func() time.Time
 	Log             *slog.Logger
 }
 
@@ -35,7 +37,7 @@ func New(p Parts) *river.Workers {
 	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
 	river.AddWorker(workers, executions)
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
-	ofBatches := &stages{log: p.Log}
+	ofBatches := &stages{db: p.Pool, clock: p.Clock, log: p.Log}
 	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches, stages: ofBatches})
 	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
 	river.AddWorker(workers, &batchItemRetry{batches: p.Batches, stages: ofBatches})

@@ -74,6 +74,7 @@ func (s *Service) assemble() error {
 		return err
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
+	p.egress.Report(s.config.Clock, s.metrics.Call)
 	secrets := secret.New(s.pools.API, s.config.Keys)
 	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{
 		HTTP: p.egress, Log: s.config.Log, RevealSecret: revealer(secrets),
@@ -90,7 +91,7 @@ func (s *Service) assemble() error {
 			ProcessID: s.process.ID, Logger: riverLog,
 			Workers: workers.New(workers.Parts{
 				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
-				RetentionMonths: s.config.RetentionMonths, Log: s.config.Log,
+				RetentionMonths: s.config.RetentionMonths, Clock: s.config.Clock, Log: s.config.Log,
 			}),
 			Middleware: append(workers.Middleware(), river.WorkerMiddlewareFunc(s.countJob)),
 		})
@@ -100,7 +101,7 @@ func (s *Service) assemble() error {
 	}
 	s.handler = api.New(api.Config{
 		Log: s.config.Log, Clock: s.config.Clock,
-		Verify: s.identity.Verify, Admit: s.identity.Admit, Refused: s.refusals.Count, TrustedProxies: s.config.TrustedProxies,
+		Verify: s.identity.Verify, Admit: s.identity.Admit, Refused: s.refusals.Count, Answered: s.metrics.Request, TrustedProxies: s.config.TrustedProxies,
 		Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
 		Callbacks: s.callbacks(), Secrets: secrets,
@@ -119,6 +120,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
 		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
+		Ended:     func(status engine.Status) { s.metrics.Execution(string(status)) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{
@@ -148,10 +150,12 @@ func (s *Service) countRequests(next http.Handler) http.Handler {
 	})
 }
 
-// countJob tells the threads and the process of a job.
-func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
+// countJob tells the threads, the process and the metrics of a job.
+func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
 	defer s.threads.Do(threads.Many)()
 	defer s.process.WorksOn(job.ID)()
+	begun := s.config.Clock()
+	defer func() { s.metrics.Job(job.Kind, err, s.config.Clock().Sub(begun)) }()
 	return work(ctx)
 }
 

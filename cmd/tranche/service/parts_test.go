@@ -19,17 +19,26 @@ import (
 	"tranche/internal/seal"
 )
 
+// newService connects the parts on a database, of which config names the owner, and
+// signs off when the test ends.
+func newService(t *testing.T, config Config) *Service {
+	t.Helper()
+	keys, err := seal.Parse(seal.Generate())
+	require.NoError(t, err)
+	config.DatabaseURL = pgtest.ServiceURL(t, config.DatabaseURL)
+	config.BaseURL, config.Keys, config.Clock, config.Log = "http://127.0.0.1", keys, time.Now, slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := New(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	return s
+}
+
 // Batches run on the one side and callers come to the other.
 func TestBothSidesKnowTheCallers(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
-	s, err := New(t.Context(), Config{
-		DatabaseURL: pgtest.ServiceURL(t, pgtest.URL(t)), Role: RoleAll, BaseURL: "http://127.0.0.1", Keys: keys,
-		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	s := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll})
 	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
 }
 
@@ -37,15 +46,8 @@ func TestBothSidesKnowTheCallers(t *testing.T) {
 // executions add to them.
 func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
 	const most = 3
-	s, err := New(t.Context(), Config{
-		DatabaseURL: pgtest.ServiceURL(t, pgtest.URL(t)), Role: RoleAll, BaseURL: "http://127.0.0.1", Keys: keys,
-		ThreadsMax: most, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	s := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll, ThreadsMax: most})
 	threadsAre := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return runtime.GOMAXPROCS(0) == n }, 30*time.Second, time.Millisecond)
@@ -83,7 +85,7 @@ func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	require.NoError(t, s.Start(t.Context()))
 	time.Sleep(100 * time.Millisecond)
 	threadsAre(1)
-	_, err = s.pools.Queue.Exec(postgres.AsSystem(t.Context()), `INSERT INTO river.river_job (kind, queue, max_attempts, args)
+	_, err := s.pools.Queue.Exec(postgres.AsSystem(t.Context()), `INSERT INTO river.river_job (kind, queue, max_attempts, args)
 		VALUES ('task_execution', 'execution', 1, jsonb_build_object('tenant_id', gen_random_uuid(), 'execution_id', gen_random_uuid()))`)
 	require.NoError(t, err)
 	threadsAre(most)
@@ -95,15 +97,8 @@ func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 // A database that cannot be written, a standby for instance, takes no work.
 func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
 	url := pgtest.URL(t)
-	s, err := New(t.Context(), Config{
-		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
-		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	s := newService(t, Config{DatabaseURL: url, Role: RoleAPI})
 	owner, err := pgtest.OpenPool(t, url).Acquire(t.Context()) // its session stays as it is
 	require.NoError(t, err)
 	defer owner.Release()
@@ -126,24 +121,49 @@ func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
 	becomes("off", http.StatusOK, "ok")
 }
 
+// A process whose look for what dead ones held, and whose metrics, wait for a lock, of a
+// DBA's VACUUM FULL for instance, can answer requests all the same.
+func TestReadyWhileTheQueueIsLocked(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	s := newService(t, Config{DatabaseURL: url, Role: RoleWorker})
+	owner := pgtest.OpenPool(t, url)
+	tx, err := owner.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
+	_, err = tx.Exec(t.Context(), "LOCK TABLE river.river_job")
+	require.NoError(t, err)
+	waits := func(n int) func() bool {
+		return func() bool {
+			var waiting int
+			require.NoError(t, owner.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'tranche control' AND wait_event_type = 'Lock'`).Scan(&waiting))
+			return waiting == n
+		}
+	}
+	require.Eventually(t, waits(1), 30*time.Second, 20*time.Millisecond)
+	var metrics sync.WaitGroup
+	defer metrics.Wait()
+	metrics.Go(func() {
+		s.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	})
+	require.Eventually(t, waits(2), 4*time.Second, 20*time.Millisecond)
+	answer := httptest.NewRecorder()
+	s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+}
+
 // The first request after months in which nothing ran finds the partitions of its month.
 func TestPartitionsAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
 	url := pgtest.URL(t)
 	owner := pgtest.OpenPool(t, url)
 	for _, parent := range []string{"executions", "execution_payloads"} {
-		_, err = owner.Exec(t.Context(), `DO $$ DECLARE p regclass; BEGIN
+		_, err := owner.Exec(t.Context(), `DO $$ DECLARE p regclass; BEGIN
 			FOR p IN SELECT inhrelid FROM pg_inherits WHERE inhparent = '`+parent+`'::regclass LOOP EXECUTE 'DROP TABLE ' || p; END LOOP; END $$`)
 		require.NoError(t, err)
 	}
-	s, err := New(t.Context(), Config{
-		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
-		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	newService(t, Config{DatabaseURL: url, Role: RoleAPI})
 	var partitions int
 	require.NoError(t, owner.QueryRow(t.Context(), "SELECT count(*) FROM ops.partitions()").Scan(&partitions))
 	require.Equal(t, 2*4, partitions, "this month's and three more, of executions and of their payloads")
@@ -152,11 +172,9 @@ func TestPartitionsAreThereFromTheStart(t *testing.T) {
 // Partitions of later months wait for a dump of the database; a start does not.
 func TestStartDoesNotWaitForPartitionsOfLaterMonths(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.Parse(seal.Generate())
-	require.NoError(t, err)
 	url := pgtest.URL(t)
 	owner := pgtest.OpenPool(t, url)
-	_, err = owner.Exec(t.Context(), `DO $$ BEGIN
+	_, err := owner.Exec(t.Context(), `DO $$ BEGIN
 		PERFORM execution_partitions_provide(3); -- the test's database may have been made in another month
 		EXECUTE 'DROP TABLE executions_' || to_char(now() AT TIME ZONE 'UTC' + interval '3 months', 'YYYYMM'); END $$`)
 	require.NoError(t, err)
@@ -166,12 +184,5 @@ func TestStartDoesNotWaitForPartitionsOfLaterMonths(t *testing.T) {
 	_, err = dump.Exec(t.Context(), "LOCK executions IN ACCESS SHARE MODE")
 	require.NoError(t, err)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	s, err := New(ctx, Config{
-		DatabaseURL: pgtest.ServiceURL(t, url), Role: RoleAPI, BaseURL: "http://127.0.0.1", Keys: keys,
-		Clock: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	require.NoError(t, s.Stop(context.Background()))
+	newService(t, Config{DatabaseURL: url, Role: RoleAPI})
 }

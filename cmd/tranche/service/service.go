@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -22,6 +23,7 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/message"
+	"tranche/internal/metrics"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/seal"
@@ -49,9 +51,11 @@ const (
 	// localIssuer is the iss and aud of access tokens where no public address
 	// is configured: processes that share a database accept each other's.
 	localIssuer = "urn:tranche:local"
-	// controlConns are kept apart for the heartbeat and readiness: a busy
-	// process must not look like a dead one.
-	controlConns = 2
+	// controlConns are kept apart for the heartbeat, the look for what dead processes
+	// held, the metrics, and readiness: a busy process must not look like a dead one,
+	// and a look that waits for a lock must not make the process look as if it could
+	// not work.
+	controlConns = 4
 )
 
 // Config is what a process is made of.
@@ -86,6 +90,10 @@ type Config struct {
 	// to do, and on one otherwise; 0 leaves them alone.
 	ThreadsMax int
 
+	// Metrics is where Prometheus reads what the process did (/metrics, to anybody who
+	// comes); nil is nowhere. Stop closes it.
+	Metrics net.Listener
+
 	Clock func() time.Time
 	Log   *slog.Logger
 }
@@ -96,11 +104,13 @@ type Service struct {
 	pools    *postgres.Pools
 	control  *pgxpool.Pool
 	process  *process.Process
+	metrics  *metrics.Metrics
 	identity *identity.Service
 	refusals *audit.Refusals
 	parts    *parts
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
+	shown    *http.Server // of the metrics; nil before Start, and where nobody reads them
 
 	threads   *threads.Threads // nil where they are left alone
 	listening *listening       // nil before Start
@@ -116,7 +126,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 		config.Issuer = localIssuer
 	}
 	config.Processors = cmp.Or(config.Processors, runtime.GOMAXPROCS(0))
-	s := &Service{config: config}
+	s := &Service{config: config, metrics: metrics.New()}
 	defer func() {
 		if err != nil {
 			s.close(context.WithoutCancel(ctx))
@@ -149,6 +159,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if err := s.assemble(); err != nil {
 		return nil, err
 	}
+	s.watch()
 	return s, nil
 }
 
@@ -175,6 +186,7 @@ func (s *Service) Handler() http.Handler { return s.handler }
 // Start begins to listen to other processes, and the background work of the role.
 func (s *Service) Start(ctx context.Context) error {
 	s.listen(ctx)
+	s.showMetrics()
 	if s.workers == nil {
 		return nil
 	}
@@ -222,6 +234,9 @@ func (s *Service) drain(ctx context.Context) error {
 // close undoes New, as far as it came.
 func (s *Service) close(ctx context.Context) {
 	s.deafen()
+	if s.shown != nil {
+		_ = s.shown.Close()
+	}
 	if s.refusals != nil {
 		if err := s.refusals.Flush(ctx); err != nil {
 			s.config.Log.WarnContext(ctx, "refused requests of the last minute are not counted", "error", err)

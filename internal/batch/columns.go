@@ -2,6 +2,9 @@ package batch
 
 import (
 	"slices"
+	"sync"
+
+	"github.com/google/uuid"
 
 	"tranche/internal/itemfile"
 )
@@ -72,5 +75,59 @@ func flatten(path []byte, object map[string]any, yield func(path []byte, leaf an
 			continue
 		}
 		yield(at, value)
+	}
+}
+
+// batchesKnownMax bounds for how many batches output columns are remembered;
+// what is forgotten is sent to the database once more.
+const batchesKnownMax = 64
+
+// knownColumns remembers which output columns of the running batches are
+// recorded, so that a group names only new ones: usually none.
+type knownColumns struct {
+	mu      sync.Mutex
+	batches map[uuid.UUID]*columnSet
+}
+
+// unseen returns the output columns of items that are not known to be recorded.
+func (k *knownColumns) unseen(batchID uuid.UUID, items []*ended) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := newColumnSet()
+	if recorded := k.batches[batchID]; recorded != nil {
+		known = newColumnSet(recorded.names...)
+	}
+	n := len(known.names)
+	for _, it := range items {
+		known.addLeaves(it.Outcome.Output)
+	}
+	return slices.Clone(known.names[n:])
+}
+
+// of returns the output columns of a batch that are known to be recorded.
+func (k *knownColumns) of(batchID uuid.UUID) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if recorded := k.batches[batchID]; recorded != nil {
+		return slices.Clone(recorded.names)
+	}
+	return nil
+}
+
+// note remembers columns that are recorded now.
+func (k *knownColumns) note(batchID uuid.UUID, columns []string) {
+	if len(columns) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.batches == nil || len(k.batches) == batchesKnownMax && k.batches[batchID] == nil {
+		k.batches = map[uuid.UUID]*columnSet{}
+	}
+	if k.batches[batchID] == nil {
+		k.batches[batchID] = newColumnSet()
+	}
+	for _, name := range columns {
+		k.batches[batchID].add(name)
 	}
 }

@@ -1,0 +1,139 @@
+package api_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/identity"
+)
+
+// What a process did, and what waits in the database, can be read by Prometheus;
+// nothing in it is of a tenant's or a caller's choosing.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s, address := startWithMetrics(t)
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publishBatchWorkflow(t, c)
+
+	const times = 3
+	for range times {
+		c.Post(t, "/v1/workflows/echo/v1/execute", apitest.Raw(`{"isSync": true, "input": {"borrowerId": "b-1"}}`)).Expect(http.StatusOK)
+	}
+	c.Post(t, "/v1/workflows/nobody/v1/execute", apitest.Raw(`{"input": {}}`)).Expect(http.StatusNotFound)
+	c.Do(t, "BREW", "/v1/coffee", nil).Expect(http.StatusNotFound)
+	c.Do(t, "BREW", "/v1/executions", nil).Expect(http.StatusMethodNotAllowed)
+	awaitBatch(t, c, c.Post(t, "/v1/workflows/echo/v1/execute-batch", apitest.Raw(`{"workflowInput": {"items": [{"borrowerId": "b-2"}, {"borrowerId": "b-3"}]}}`)).
+		Expect(http.StatusAccepted).Text("executionBatchId"))
+
+	got := readMetrics(t, address)
+	const execute = "/v1/workflows/{alias}/{version}/execute"
+	require.InDelta(t, times, got.value(t, "tranche_http_requests_total", "POST", execute, "200"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_http_requests_total", "POST", execute, "404"), 0)
+	require.InDelta(t, times+1, got.value(t, "tranche_http_request_duration_seconds", "POST", execute), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_http_requests_total", "none", "none", "404"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_http_requests_total", "none", "none", "405"), 0)
+	require.InDelta(t, times+2, got.value(t, "tranche_executions_total", "completed"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_jobs_total", "batch_pre_processing", "done"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_job_duration_seconds", "batch_pre_processing"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_database_up"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_processes_alive", "all"), 0)
+	require.InDelta(t, 0, got.value(t, "tranche_executions_open"), 0)
+	require.InDelta(t, 0, got.value(t, "tranche_schedules_late"), 0)
+	require.InDelta(t, 8, got.value(t, "tranche_pool_connections_max", "api"), 0)
+	require.Positive(t, got.value(t, "go_goroutines"))
+	for _, chosen := range []string{tenant.Slug, tenant.ID.String(), "echo", "nobody", "coffee", "BREW", "b-1"} {
+		require.NotContains(t, got.text, chosen)
+	}
+}
+
+// Calls to others are counted by what came of them, and what waits is shown while it does.
+func TestMetricsOfWhatWaitsAndCalls(t *testing.T) {
+	t.Parallel()
+	s, address := startWithMetrics(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Call and wait", "alias": "wait", "tasks": [
+		{"id": "ok", "type": "http-request", "config": {"method": "GET", "url": "`+s.URL+`/healthz"}},
+		{"id": "inside", "type": "http-request", "config": {"method": "GET", "url": "http://169.254.169.254/", "onError": "continue"}},
+		{"id": "wait", "type": "wait-for-signal", "config": {"timeoutMs": 600000}}],
+		"edges": [{"source": "start", "target": "ok"}, {"source": "ok", "target": "inside"}, {"source": "inside", "target": "wait"}]}`)).Expect(http.StatusCreated).Text("id")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+	execution := c.Post(t, "/v1/workflows/wait/v1/execute", apitest.Raw(`{"isSync": false, "input": {}}`)).Expect(http.StatusAccepted).Text("executionId")
+
+	var got metricsRead
+	require.Eventually(t, func() bool {
+		got = readMetrics(t, address)
+		return strings.Contains(got.text, `tranche_queue_jobs{queue="execution",state="scheduled"} 1`)
+	}, 30*time.Second, 50*time.Millisecond)
+	got = readMetrics(t, address) // one reading counts before it asks the database
+	require.InDelta(t, 1, got.value(t, "tranche_calls_total", "2xx"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_calls_total", "refused"), 0)
+	require.InDelta(t, 2, got.value(t, "tranche_call_duration_seconds"), 0)
+	require.InDelta(t, 1, got.value(t, "tranche_executions_open"), 0)
+
+	c.Post(t, "/v1/executions/"+execution+"/cancel", nil).Expect(http.StatusOK)
+	got = readMetrics(t, address)
+	require.InDelta(t, 1, got.value(t, "tranche_executions_total", "cancelled"), 0)
+	require.InDelta(t, 0, got.value(t, "tranche_executions_open"), 0)
+}
+
+// startWithMetrics starts a service and returns where its metrics can be read.
+func startWithMetrics(t *testing.T) (s *apitest.Service, address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return apitest.Start(t, func(c *service.Config) { c.Metrics = listener }), listener.Addr().String()
+}
+
+// metricsRead are metrics as Prometheus read them.
+type metricsRead struct {
+	text     string
+	families map[string]*dto.MetricFamily
+}
+
+func readMetrics(t *testing.T, address string) metricsRead {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	require.NoError(t, err)
+	return metricsRead{text: string(text), families: families}
+}
+
+// value is that of the one series of a name with these values of its labels, in any
+// order; of a histogram the number of its observations.
+func (m metricsRead) value(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	for _, metric := range m.families[name].GetMetric() {
+		values := make([]string, 0, len(labels))
+		for _, label := range metric.GetLabel() {
+			values = append(values, label.GetValue())
+		}
+		slices.Sort(values)
+		if !slices.Equal(values, slices.Sorted(slices.Values(labels))) {
+			continue
+		}
+		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+	}
+	require.Fail(t, "no such series", "%s %q in\n%s", name, labels, m.text)
+	return 0
+}

@@ -1,0 +1,144 @@
+package queries_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/pgtest"
+	"tranche/queries"
+)
+
+// What the holder of a lease writes it writes as long as it has it: every statement
+// changes the execution under its lease and nothing of it under one that was lost.
+func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
+	t.Parallel()
+	tx, q := pgtest.Tx(t), queries.New()
+	tenantID, id, batchID := pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t)
+	held, lost, now := uuid.New(), uuid.New(), time.Now()
+	for _, sql := range []string{
+		`INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at, batch_id, item_index, started_at, lease_token, lease_process_id)
+			VALUES ($2, $1, $1, 'a', 1, 'tester', 'running', now(), $3, 0, now(), $4, $4)`,
+		`INSERT INTO execution_payloads (execution_id, tenant_id, input, state) SELECT $2, $1, '{}', '{"n":1}' WHERE $3::uuid <> $4::uuid`,
+	} {
+		_, err := tx.Exec(t.Context(), sql, tenantID, id, batchID, held)
+		require.NoError(t, err)
+	}
+	row := func(db pgx.Tx) (text string) {
+		require.NoError(t, db.QueryRow(t.Context(), `SELECT concat(e, p) FROM executions e JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = $1`, id).Scan(&text))
+		return text
+	}
+	state, result := []byte(`{"n":2}`), []byte(`{}`)
+	one := func(id uuid.UUID) []uuid.UUID { return []uuid.UUID{id} }
+	for name, write := range map[string]func(db pgx.Tx, token uuid.UUID) error{
+		"checkpoint": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.ExecutionCheckpoint(t.Context(), db, queries.ExecutionCheckpointParams{TenantID: tenantID, ID: id, LeaseToken: token, State: state})
+			return err
+		},
+		"finish": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.ExecutionFinish(t.Context(), db, queries.ExecutionFinishParams{
+				TenantID: tenantID, ID: id, Attempt: 1, LeaseToken: token, Status: "completed", StartedAt: now, DeadlineAt: now, CompletedAt: now,
+				State: state, Result: result, Tags: []string{},
+			})
+			return err
+		},
+		"finish together": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.SysExecutionFinish(t.Context(), db, queries.SysExecutionFinishParams{
+				Ids: one(id), TenantIds: one(tenantID), Attempts: []int32{1}, LeaseTokens: one(token), Statuses: []string{"completed"},
+				SourceFailed: []bool{false}, StatusCodes: []int32{200}, TasksCompleted: []int32{1}, TasksFailed: []int32{0},
+				StartedAt: []time.Time{now}, DeadlinesAt: []time.Time{now}, CompletedAt: []time.Time{now},
+				Tags: []string{"[]"}, States: []string{""}, Results: []string{"{}"},
+			})
+			return err
+		},
+		"unlease": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.ExecutionUnlease(t.Context(), db, queries.ExecutionUnleaseParams{TenantID: tenantID, ID: id, LeaseToken: token})
+			return err
+		},
+		"let go": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.ExecutionLetGo(t.Context(), db, queries.ExecutionLetGoParams{TenantID: tenantID, ID: id, LeaseToken: token})
+			return err
+		},
+		"release": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.SysExecutionRelease(t.Context(), db, queries.SysExecutionReleaseParams{
+				Ids: one(id), TenantIds: one(tenantID), LeaseTokens: one(token), NeedJobs: []bool{false},
+			})
+			return err
+		},
+		"put an item off": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.BatchItemDefer(t.Context(), db, queries.BatchItemDeferParams{TenantID: tenantID, ID: id, BatchID: batchID, LeaseToken: token, State: state})
+			return err
+		},
+		"checkpoint items": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.BatchItemsCheckpoint(t.Context(), db, queries.BatchItemsCheckpointParams{
+				TenantID: tenantID, BatchID: batchID, Ids: one(id), LeaseTokens: one(token), Begins: []bool{true}, StartedAt: []time.Time{now},
+				DeadlineAt: []time.Time{now}, States: []string{string(state)}, TasksCompleted: []int32{1}, TasksFailed: []int32{0},
+			})
+			return err
+		},
+		"finish items": func(db pgx.Tx, token uuid.UUID) error {
+			_, err := q.BatchItemsFinish(t.Context(), db, queries.BatchItemsFinishParams{
+				TenantID: tenantID, BatchID: batchID, Ids: one(id), LeaseTokens: one(token), Statuses: []string{"completed"}, SourceFailed: []bool{false},
+				StatusCodes: []int32{200}, TasksCompleted: []int32{1}, TasksFailed: []int32{0}, StartedAt: []time.Time{now}, CompletedAt: []time.Time{now},
+				Tags: []string{"[]"}, States: []string{""}, Results: []string{"{}"},
+			})
+			require.ErrorIs(t, err, pgx.ErrNoRows, "there is no batch to count it")
+			return nil
+		},
+	} {
+		before := row(tx)
+		for token, writes := range map[uuid.UUID]bool{lost: false, held: true} {
+			savepoint, err := tx.Begin(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, write(savepoint, token), name)
+			require.Equal(t, writes, row(savepoint) != before, "%s, under its lease: %v", name, writes)
+			require.NoError(t, savepoint.Rollback(t.Context()))
+		}
+	}
+}
+
+// A lease is given on what has not ended and nobody living holds, and leaves the
+// times at which it began and is to end.
+func TestWhatCanBeLeased(t *testing.T) {
+	t.Parallel()
+	tx, q := pgtest.Tx(t), queries.New()
+	tenantID, alive, dead := pgtest.NewID(t), uuid.New(), uuid.New()
+	_, err := tx.Exec(t.Context(), `INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'all', now()), ($2, 'all', now() - interval '21 seconds')`, alive, dead)
+	require.NoError(t, err)
+	began, until := time.Now().Add(-time.Minute).Truncate(time.Microsecond), time.Now().Add(time.Minute).Truncate(time.Microsecond)
+	for _, tc := range []struct {
+		status string
+		holder *uuid.UUID
+		is     bool
+	}{
+		{"pending", nil, true},
+		{"running", nil, true},
+		{"running", &dead, true},
+		{"running", &alive, false},
+		{"completed", nil, false},
+		{"failed", nil, false},
+		{"cancelled", nil, false},
+		{"timeout", nil, false},
+	} {
+		id := pgtest.NewID(t)
+		_, err := tx.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at, started_at, deadline_at, lease_token, lease_process_id)
+			VALUES ($1, $2, $2, 'a', 1, 'tester', $3, now(), $4, $5, $6, $6)`, id, tenantID, tc.status, began, until, tc.holder)
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `INSERT INTO execution_payloads (execution_id, tenant_id, input) VALUES ($1, $2, '{}')`, id, tenantID)
+		require.NoError(t, err)
+		leased, err := q.ExecutionLease(t.Context(), tx, queries.ExecutionLeaseParams{
+			TenantID: tenantID, ID: id, LeaseToken: uuid.New(), LeaseProcessID: alive, Now: time.Now(), DeadlineAt: time.Now().Add(time.Hour), DeadAfterSeconds: 20,
+		})
+		if !tc.is {
+			require.ErrorIs(t, err, pgx.ErrNoRows, tc.status)
+			continue
+		}
+		require.NoError(t, err, tc.status)
+		var startedAt time.Time
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT started_at FROM executions WHERE id = $1`, id).Scan(&startedAt))
+		require.True(t, began.Equal(startedAt) && until.Equal(*leased.DeadlineAt), "%s: %s, %s", tc.status, startedAt, leased.DeadlineAt)
+	}
+}

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -108,6 +109,41 @@ func TestRevocationsCannotBeAsked(t *testing.T) {
 	b.now = b.now.Add(time.Second)
 	_, err = b.service.Verify(t.Context(), token)
 	require.ErrorIs(t, err, fault.Unavailable)
+}
+
+// Who meets a reading that began for others and fails has one of its own.
+func TestReadingOfOthersFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t).AccessToken
+	_, err := b.service.Verify(t.Context(), token)
+	require.NoError(t, err)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), `LOCK TABLE tenant_limits`)
+	require.NoError(t, err)
+	b.now = b.now.Add(3 * time.Second)
+	_, err = b.service.Verify(t.Context(), token) // begins to read, and does not wait
+	require.NoError(t, err)
+	b.now = b.now.Add(time.Second)
+	verified := make(chan error, 1)
+	go func() {
+		_, err := b.service.Verify(t.Context(), token)
+		verified <- err
+	}()
+	readers := map[int]bool{}
+	require.Eventually(t, func() bool {
+		var pid *int
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT max(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&pid))
+		if pid != nil {
+			readers[*pid] = true
+		}
+		return len(readers) == 2
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-verified)
 }
 
 func TestRotateSecret(t *testing.T) {

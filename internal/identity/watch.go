@@ -65,23 +65,30 @@ func (w *watch) get(ctx context.Context) (*standing, error) {
 		w.refresh(ctx, now)
 		return current, nil
 	}
-	select {
-	case result := <-w.refresh(ctx, now):
-		if result.Err != nil {
-			return nil, result.Err
+	for {
+		select {
+		case result := <-w.refresh(ctx, now):
+			switch askedAt, _ := result.Val.(time.Time); {
+			case result.Err == nil:
+				return w.current.Load(), nil
+			case !askedAt.Before(now):
+				return nil, result.Err
+			}
+			// It was begun for another request, and this one may have met it near the
+			// end of its time.
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
-		return w.current.Load(), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
-// refresh reads anew, once for all who ask meanwhile.
+// refresh reads anew, once for all who ask meanwhile, and tells when the first of
+// them asked.
 func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.Result {
 	return w.reading.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchTimeMax)
 		defer cancel()
-		return nil, w.read(ctx, now)
+		return now, w.read(ctx, now)
 	})
 }
 

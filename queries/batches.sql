@@ -144,7 +144,7 @@ WHERE b.tenant_id = @tenant_id AND b.id = @id AND before.tenant_id = b.tenant_id
 RETURNING b.status, before.status = 'paused' AS was_paused;
 
 -- name: BatchGetForUpdate :one
-SELECT status, attempt, items_total FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+SELECT status, attempt, items_total, pre_processing_result FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
 -- name: BatchRetry :exec
 -- Begins another attempt of a batch that has ended.

@@ -295,7 +295,7 @@ func (q *Queries) BatchGetForReport(ctx context.Context, db DBTX, arg BatchGetFo
 }
 
 const batchGetForUpdate = `-- name: BatchGetForUpdate :one
-SELECT status, attempt, items_total FROM execution_batches WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT status, attempt, items_total, pre_processing_result FROM execution_batches WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 type BatchGetForUpdateParams struct {
@@ -304,15 +304,21 @@ type BatchGetForUpdateParams struct {
 }
 
 type BatchGetForUpdateRow struct {
-	Status     string
-	Attempt    int32
-	ItemsTotal int32
+	Status              string
+	Attempt             int32
+	ItemsTotal          int32
+	PreProcessingResult string
 }
 
 func (q *Queries) BatchGetForUpdate(ctx context.Context, db DBTX, arg BatchGetForUpdateParams) (BatchGetForUpdateRow, error) {
 	row := db.QueryRow(ctx, batchGetForUpdate, arg.TenantID, arg.ID)
 	var i BatchGetForUpdateRow
-	err := row.Scan(&i.Status, &i.Attempt, &i.ItemsTotal)
+	err := row.Scan(
+		&i.Status,
+		&i.Attempt,
+		&i.ItemsTotal,
+		&i.PreProcessingResult,
+	)
 	return i, err
 }
 

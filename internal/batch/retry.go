@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -111,10 +112,13 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		err = s.startOver(ctx, tx, r)
 	case RetryPostProcessing:
 		retried.Status, job = StatusPostProcessing, jobs.BatchPostProcessing{TenantID: r.TenantID, BatchID: r.ID}
-		_, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
+		_, err = s.countToRetry(ctx, tx, r, &row)
 	default:
 		params.RetryMode, params.IsUncancelled = optional(string(r.Mode)), true
-		retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
+		if retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, &row); err == nil && r.readsOn(&row) {
+			retried.Status, job = StatusPending, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: r.ID}
+			err = s.resetPreProcessing(ctx, tx, r)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -129,17 +133,28 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	return retried, nil
 }
 
+// readsOn reports whether the retry goes on reading before it runs items: rows that had
+// not been read when the batch was cancelled were cancelled with it. Of a batch whose
+// reading failed otherwise no items are retried.
+func (r *RetryRequest) readsOn(row *queries.BatchGetForUpdateRow) bool {
+	return r.Mode.failed() && strings.HasPrefix(row.PreProcessingResult, resultFailed)
+}
+
+func (s *Service) resetPreProcessing(ctx context.Context, tx pgx.Tx, r *RetryRequest) error {
+	if err := s.q.BatchPreProcessingReset(ctx, tx, queries.BatchPreProcessingResetParams{TenantID: r.TenantID, ID: r.ID}); err != nil {
+		return fmt.Errorf("reset the pre-processing of batch %s: %w", r.ID, err)
+	}
+	return nil
+}
+
 // startOver forgets the items that were read, none of which has run, and takes
 // the new sources if there are any.
 func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) error {
 	if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: r.TenantID, BatchID: r.ID}); err != nil {
 		return fmt.Errorf("delete the items of batch %s: %w", r.ID, err)
 	}
-	if err := s.q.BatchPreProcessingReset(ctx, tx, queries.BatchPreProcessingResetParams{TenantID: r.TenantID, ID: r.ID}); err != nil {
-		return fmt.Errorf("reset the pre-processing of batch %s: %w", r.ID, err)
-	}
-	if r.Sources == nil {
-		return nil
+	if err := s.resetPreProcessing(ctx, tx, r); err != nil || r.Sources == nil {
+		return err
 	}
 	sources := queries.BatchSourcesReplaceParams{TenantID: r.TenantID, ID: r.ID}
 	var err error
@@ -160,16 +175,16 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 
 // countToRetry counts the items that the mode runs again. It refuses a batch of which
 // fewer than its items are kept: its output would have some of them and count all.
-func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) (int, error) {
+func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, row *queries.BatchGetForUpdateRow) (int, error) {
 	n, err := s.q.BatchItemsCount(ctx, tx, queries.BatchItemsCountParams{
 		TenantID: r.TenantID, BatchID: r.ID, Failed: r.Mode.failed(), SourceFailed: r.Mode.sourceFailed(),
 	})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("count the items of batch %s to retry: %w", r.ID, err)
-	case n.Kept < items:
+	case n.Kept < row.ItemsTotal:
 		return 0, fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
-	case n.ToRetry == 0 && r.Mode != RetryPostProcessing:
+	case n.ToRetry == 0 && r.Mode != RetryPostProcessing && !r.readsOn(row):
 		return 0, fault.New(fault.Conflict, "no item of the batch matches the mode %s", r.Mode)
 	default:
 		return int(n.ToRetry), nil

@@ -23,12 +23,12 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @fi
 -- name: BatchChunkRecord :execrows
 -- Records the items of a chunk, which have ended, as executions, in the order of
 -- the chunk; BatchChunkCount is to follow in the transaction. No row: they were
--- recorded before, or another has taken the chunk.
+-- recorded before, or another has taken or split the chunk.
 -- Executions and payloads expand the arrays each for itself: a common table of
 -- the items would hold a copy of every text.
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
-      AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid
+      AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid AND cardinality(c.item_indexes) = cardinality(@ids::uuid[])
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
@@ -121,10 +121,11 @@ RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_na
 
 -- name: BatchChunkSplit :execrows
 -- Makes a chunk of its own of the last items of one that nobody has taken, those
--- from an index on. No row: somebody has, or they are recorded.
+-- from an index on. No row: somebody has, or has split it, or they are recorded.
 WITH whole AS (
     SELECT c.tenant_id, c.batch_id, c.first_item, c.item_indexes, c.row_numbers, c.file_names, c.inputs FROM batch_chunks c
     WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token IS NULL
+      AND cardinality(c.item_indexes) = @items::integer
     FOR UPDATE
 ), shortened AS (
     UPDATE batch_chunks c SET item_indexes = trim_array(c.item_indexes, @moved::integer), row_numbers = trim_array(c.row_numbers, @moved::integer),

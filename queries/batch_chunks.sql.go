@@ -514,13 +514,13 @@ func (q *Queries) BatchChunkMayBegin(ctx context.Context, db DBTX, arg BatchChun
 const batchChunkRecord = `-- name: BatchChunkRecord :execrows
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2::uuid AND c.first_item = $3::integer
-      AND c.token IS NOT DISTINCT FROM $4::uuid
+      AND c.token IS NOT DISTINCT FROM $4::uuid AND cardinality(c.item_indexes) = cardinality($5::uuid[])
     RETURNING c.item_indexes, c.row_numbers, c.file_names, c.inputs
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, is_success, source_failed, status_code,
         tasks_completed, tasks_failed, tags, created_at, started_at, completed_at)
-    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($5::text, ''),
+    SELECT item.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, NULLIF($6::text, ''),
         b.principal_id, NULLIF(item.borrower_id, ''), b.is_test, b.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''), item.status, item.status = 'completed', item.source_failed,
         NULLIF(item.status_code, 0), item.tasks_completed, item.tasks_failed,
@@ -528,7 +528,7 @@ WITH chunk AS (
         CASE WHEN item.status <> 'cancelled' THEN item.started_at END, item.completed_at
     FROM execution_batches b, (
         SELECT unnest(chunk.item_indexes) AS item_index, unnest(chunk.row_numbers) AS row_number, unnest(chunk.file_names) AS file_name,
-            unnest($6::uuid[]) AS id, unnest($7::text[]) AS borrower_id,
+            unnest($5::uuid[]) AS id, unnest($7::text[]) AS borrower_id,
             unnest($8::text[]) AS status, unnest($9::boolean[]) AS source_failed, unnest($10::integer[]) AS status_code,
             unnest($11::integer[]) AS tasks_completed, unnest($12::integer[]) AS tasks_failed,
             unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS completed_at, unnest($15::text[]) AS tags
@@ -539,7 +539,7 @@ WITH chunk AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
     SELECT item.id, $1, item.input::json, NULLIF(item.state, '')::json, NULLIF(item.result, '')::json
     FROM (
-        SELECT unnest($6::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest($16::text[]) AS state, unnest($17::text[]) AS result
+        SELECT unnest($5::uuid[]) AS id, unnest(chunk.inputs) AS input, unnest($16::text[]) AS state, unnest($17::text[]) AS result
         FROM chunk
     ) AS item
 )
@@ -551,8 +551,8 @@ type BatchChunkRecordParams struct {
 	BatchID        uuid.UUID
 	FirstItem      int32
 	Token          *uuid.UUID
-	WorkflowType   string
 	Ids            []uuid.UUID
+	WorkflowType   string
 	BorrowerIds    []string
 	Statuses       []string
 	SourceFailed   []bool
@@ -568,7 +568,7 @@ type BatchChunkRecordParams struct {
 
 // Records the items of a chunk, which have ended, as executions, in the order of
 // the chunk; BatchChunkCount is to follow in the transaction. No row: they were
-// recorded before, or another has taken the chunk.
+// recorded before, or another has taken or split the chunk.
 // Executions and payloads expand the arrays each for itself: a common table of
 // the items would hold a copy of every text.
 func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (int64, error) {
@@ -577,8 +577,8 @@ func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkR
 		arg.BatchID,
 		arg.FirstItem,
 		arg.Token,
-		arg.WorkflowType,
 		arg.Ids,
+		arg.WorkflowType,
 		arg.BorrowerIds,
 		arg.Statuses,
 		arg.SourceFailed,
@@ -647,10 +647,11 @@ const batchChunkSplit = `-- name: BatchChunkSplit :execrows
 WITH whole AS (
     SELECT c.tenant_id, c.batch_id, c.first_item, c.item_indexes, c.row_numbers, c.file_names, c.inputs FROM batch_chunks c
     WHERE c.tenant_id = $2 AND c.batch_id = $3 AND c.first_item = $4::integer AND c.token IS NULL
+      AND cardinality(c.item_indexes) = $5::integer
     FOR UPDATE
 ), shortened AS (
-    UPDATE batch_chunks c SET item_indexes = trim_array(c.item_indexes, $5::integer), row_numbers = trim_array(c.row_numbers, $5::integer),
-        file_names = trim_array(c.file_names, $5::integer), inputs = trim_array(c.inputs, $5::integer)
+    UPDATE batch_chunks c SET item_indexes = trim_array(c.item_indexes, $6::integer), row_numbers = trim_array(c.row_numbers, $6::integer),
+        file_names = trim_array(c.file_names, $6::integer), inputs = trim_array(c.inputs, $6::integer)
     FROM whole WHERE c.tenant_id = whole.tenant_id AND c.batch_id = whole.batch_id AND c.first_item = whole.first_item
 )
 INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
@@ -667,17 +668,19 @@ type BatchChunkSplitParams struct {
 	TenantID  uuid.UUID
 	BatchID   uuid.UUID
 	FirstItem int32
+	Items     int32
 	Moved     int32
 }
 
 // Makes a chunk of its own of the last items of one that nobody has taken, those
-// from an index on. No row: somebody has, or they are recorded.
+// from an index on. No row: somebody has, or has split it, or they are recorded.
 func (q *Queries) BatchChunkSplit(ctx context.Context, db DBTX, arg BatchChunkSplitParams) (int64, error) {
 	result, err := db.Exec(ctx, batchChunkSplit,
 		arg.MovedFrom,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
+		arg.Items,
 		arg.Moved,
 	)
 	if err != nil {

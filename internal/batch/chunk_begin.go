@@ -89,7 +89,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 	}
 	switch {
 	case look.IsWaiting && look.Token == nil && !r.plan.Effects:
-		return execution.Held, s.runPureChunk(ctx, run.TenantID, run.BatchID, run.FirstItem, r.plan)
+		return s.runPureChunk(ctx, run.TenantID, run.BatchID, run.FirstItem, r.plan)
 	case s.isHeld(look.Token, look.HolderID, look.HolderLives):
 		return execution.HeldElsewhere, nil
 	case look.IsWaiting && look.MayBegin:

@@ -42,22 +42,27 @@ type chunk struct {
 
 // runPureChunk runs the items of a chunk in memory and records them in one
 // transaction. It is left alone while the batch is paused or once it is cancelled.
-func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) error {
+// Where another is faster its job is to look again: the other may have died while its
+// commit was on its way, after its own job had become this one.
+func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) (execution.Holding, error) {
 	leave, err := s.turns.take(ctx, tenantID, batchID)
 	if err != nil {
-		return err
+		return execution.Held, err
 	}
 	defer leave()
 	c, err := s.getChunk(ctx, tenantID, batchID, first)
-	if err != nil || c == nil || !c.row.MayBegin || c.row.Token != nil {
-		return err // taken meanwhile, it is another's
+	if err != nil || c == nil || !c.row.MayBegin {
+		return execution.Held, err
+	}
+	if c.row.Token != nil {
+		return execution.HeldElsewhere, nil
 	}
 	d := s.joinDraft(ctx, tenantID, batchID)
 	defer d.leave()
 	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)
 	if err != nil {
-		return err
+		return execution.Held, err
 	}
 	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
 	for i, input := range c.row.Inputs {
@@ -67,19 +72,19 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		s.Executions.Callers.LetGoFirst(ctx)
 		if size > recordedBytesMax {
 			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
-				return err
+				return execution.HeldElsewhere, err
 			}
 			break
 		}
 		id, err := uuid.NewV7()
 		if err != nil {
-			return err
+			return execution.Held, err
 		}
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: id, Plan: plan, Custom: custom, IsTest: c.row.IsTest, Attempt: 1,
 		}, input)
 		if err != nil {
-			return err
+			return execution.Held, err
 		}
 		items = append(items, item)
 		size += item.size()
@@ -89,10 +94,11 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	}, items)
 	d.prepare(ctx, page)
 	isRecorded, err := s.recordInTurn(ctx, c, items, leave)
-	if isRecorded {
-		d.add(ctx, page)
+	if err != nil || !isRecorded {
+		return execution.HeldElsewhere, err
 	}
-	return err
+	d.add(ctx, page)
+	return execution.Held, nil
 }
 
 // recordInTurn is recordChunk when it is its turn.
@@ -109,12 +115,13 @@ func (s *Service) recordInTurn(ctx context.Context, c *chunk, items []*ended, le
 }
 
 // splitChunk leaves the first items in a chunk, which have run, and gives the
-// others a chunk and a job of their own; false if the chunk is another's now.
+// others a chunk and a job of their own; false if the chunk is another's now or has been
+// split.
 func (s *Service) splitChunk(ctx context.Context, c *chunk, items int) (isSplit bool, err error) {
 	rest := c.row.ItemIndexes[items:]
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		chunks, err := s.q.BatchChunkSplit(ctx, tx, queries.BatchChunkSplitParams{
-			TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Moved: int32(len(rest)), MovedFrom: rest[0],
+			TenantID: c.tenantID, BatchID: c.batchID, FirstItem: c.first, Items: int32(len(c.row.ItemIndexes)), Moved: int32(len(rest)), MovedFrom: rest[0],
 		})
 		if err != nil {
 			return fmt.Errorf("split chunk %d of batch %s: %w", c.first, c.batchID, err)
@@ -151,7 +158,8 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 // them and feeds the batch: one transaction. It leaves its turn, unless it has
 // already, before it counts: from then on it only waits, for the row of the batch,
 // which the chunk before holds until its commit, and for the disk.
-// Items that were recorded before, or whose chunk is another's now, are passed over.
+// Items that were recorded before, or whose chunk is another's now or has been split,
+// are passed over.
 func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {

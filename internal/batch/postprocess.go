@@ -40,7 +40,10 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 			err = s.writePackage(ctx, tenantID, &row, d.report, d.next)
 		}
 		err = s.unlessOvertaken(ctx, tenantID, batchID, d.report.packageID, err)
-		if err == nil || ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, fault.Unavailable) {
+		if errors.Is(err, errOvertaken) {
+			return s.postProcess(ctx, tenantID, batchID) // for the same reason as below
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, fault.Unavailable) {
 			return err
 		}
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "an output package is written anew", slog.String("executionBatchId", batchID.String()), slog.Any("error", err))
@@ -73,7 +76,10 @@ func (s *Service) writePackage(ctx context.Context, tenantID uuid.UUID, row *que
 }
 
 // unlessOvertaken returns the error of a writer, unless what it writes is no
-// longer the batch's: another writer, as after a pause, has removed it.
+// longer the batch's: another writer, as after a pause, has removed it. A package that
+// this one began can be replaced only by one that found it there, so that one's job
+// came after this one's and goes on with the batch, whoever dies. Of a draft that this
+// one took over that is not so.
 func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packageID uuid.UUID, err error) error {
 	if err == nil {
 		return nil

@@ -1,0 +1,109 @@
+package batch_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tranche/cmd/tranche/service"
+	"tranche/internal/apitest"
+	"tranche/internal/batch"
+	"tranche/internal/execution"
+	"tranche/internal/identity"
+	"tranche/jobs"
+)
+
+// overtake has do wait for a change that was on its way when its process died, and that
+// is committed after do has read what it changes.
+func (s *stages) overtake(t *testing.T, do func() error, change string, args ...any) {
+	t.Helper()
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), change, args...)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	require.Eventually(t, func() bool {
+		return s.count(t, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid))", tx.Conn().PgConn().PID())) == 1
+	}, waitMax, tick)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-done)
+}
+
+// A chunk that a dead process takes or splits by what it committed late, while its items
+// run here, is not left to it: each item runs once.
+func TestChunkIsNotLeftToTheDead(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	const (
+		items  = 800
+		taken  = `UPDATE batch_chunks SET token = gen_random_uuid(), holder_id = gen_random_uuid(), ids_from = $1 WHERE batch_id = $2`
+		splits = `WITH shortened AS (
+				UPDATE batch_chunks SET item_indexes = item_indexes[:300], row_numbers = row_numbers[:300], file_names = file_names[:300], inputs = inputs[:300]
+				WHERE $1::uuid IS NOT NULL AND batch_id = $2)
+			INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
+			SELECT tenant_id, batch_id, 300, item_indexes[301:], row_numbers[301:], file_names[301:], inputs[301:] FROM batch_chunks WHERE batch_id = $2`
+	)
+	for change, statement := range map[string]string{"taken": taken, "split": splits} {
+		for size, textBytes := range map[string]int{"recorded at once": 10, "split here": 5_000} {
+			t.Run(change+", "+size, func(t *testing.T) {
+				t.Parallel()
+				tenant := s.Tenant(t)
+				c := tenant.As(t, identity.RoleAdmin)
+				publish(t, c, `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object"},
+					"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"a": "{{ input.text }}", "b": "{{ input.text }}"}}}]}`)
+				inputs := make([]any, items)
+				for i := range inputs {
+					inputs[i] = map[string]any{"n": i, "text": strings.Repeat("x", textBytes)}
+				}
+				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"workflowInput": map[string]any{"items": inputs}}))
+				require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+				runs := b.newRuns(t)
+				require.Len(t, runs, 1)
+				var holding execution.Holding
+				b.overtake(t, func() (err error) {
+					holding, err = b.batches.RunItems(t.Context(), runs[0])
+					return err
+				}, statement, uuid.Must(uuid.NewV7()), b.id)
+				require.Equal(t, execution.HeldElsewhere, holding, "the job is to look again")
+				if change == "split" { // the job that the same commit enqueued
+					runs = append(runs, jobs.BatchItemRun{TenantID: b.tenantID, BatchID: b.id, FirstItem: 300, EndItem: items, IsChunk: true})
+				}
+				for ; len(runs) > 0; runs = b.newRuns(t) {
+					for _, run := range runs {
+						holding, err := b.batches.RunItems(t.Context(), run)
+						require.NoError(t, err)
+						require.Equal(t, execution.Held, holding)
+					}
+				}
+				require.Equal(t, "post_processing", b.record(t).Status)
+				require.Equal(t, [4]int{items, items, 0, 0}, counts(b.record(t)))
+				require.Equal(t, items, b.count(t, fmt.Sprintf("SELECT count(DISTINCT item_index) FROM executions WHERE batch_id = '%s'", b.id)))
+			})
+		}
+	}
+}
+
+// A draft that a dead process replaces by what it committed late, while it is finished
+// here, does not leave the batch without whoever writes its output.
+func TestOutputIsNotLeftToTheDead(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	d := newDrafting(t, s, draftedPure, func(c *apitest.Caller) map[string]any { return draftedFile(t, c, nil) })
+	for _, run := range d.runs {
+		d.run(t.Context(), t, d.stages, run)
+	}
+	require.Equal(t, "post_processing", d.record(t).Status)
+	draft, _ := d.draft(t)
+	require.NotNil(t, draft)
+	d.overtake(t, func() error { return d.batches.PostProcess(t.Context(), d.tenantID, d.id) },
+		`WITH package AS (INSERT INTO packages (id, tenant_id, kind) SELECT $1, tenant_id, kind FROM packages WHERE id = $3)
+		UPDATE execution_batches SET draft_package_id = $1 WHERE id = $2 AND draft_package_id = $3`, uuid.Must(uuid.NewV7()), d.id, draft)
+	r := d.record(t)
+	require.Equal(t, string(batch.StatusComplete), r.Status)
+	require.Len(t, table(t, files(t, d.caller, *r.Outputs.Post.PackageID)["results.csv"]), draftedItems)
+}

@@ -3,12 +3,14 @@ package migrations_test
 import (
 	"os"
 	"regexp"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
@@ -104,13 +106,14 @@ func seedOps(t *testing.T, pool *pgxpool.Pool) {
 		VALUES ('{"execution_id":"x"}', 'task_execution', 'execution', 'available', 10, now() - interval '2 minutes', ARRAY['{"error":"boom"}'::jsonb])`)
 }
 
-// Retention drops whole months, but none of which an execution goes on, and
-// nothing where it is not asked to.
+// Retention drops whole months, but none of which an execution goes on or a batch is
+// open, and nothing where it is not asked to.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	thisMonth := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
-	tenantID := pgtest.Tenant(t, pool).ID
+	tenantID, batchID := pgtest.Tenant(t, pool).ID, pgtest.NewID(t)
+	pgtest.PublishedWorkflow(t, pool, tenantID)
 	insert := func(status string, at time.Time) {
 		id := queries.FirstIDAt(at)
 		_, err := pool.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at)
@@ -147,8 +150,40 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, 5, count())
 	require.Equal(t, []string{thisMonth.AddDate(0, -3, 0).Format("200601")}, drop(1), "the month before the last has an execution that runs")
 	require.Equal(t, 4, count())
-	_, err := pool.Exec(t.Context(), `UPDATE executions SET status = 'timeout' WHERE status = 'running'`)
+	_, err := pool.Exec(t.Context(), `UPDATE executions SET status = 'timeout', batch_id = $1, item_index = 0 WHERE status = 'running'`, batchID)
 	require.NoError(t, err)
+	batch := func(status string) {
+		_, err := pool.Exec(t.Context(), `INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, status)
+			SELECT $1, $2, w.id, 'risk', 1, 'tester', 'old', $3 FROM workflows w ON CONFLICT (id) DO UPDATE SET status = $3`, batchID, tenantID, status)
+		require.NoError(t, err)
+	}
+	for _, status := range []string{"pending", "pre_processing", "pre_processing_complete", "processing", "post_processing", "paused"} {
+		batch(status)
+		require.Empty(t, drop(1), "it belongs to a batch that is %s", status)
+	}
+	batch("complete")
+	// One that is retried while its month is about to be dropped counts too.
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `UPDATE execution_batches SET status = 'processing' WHERE EXISTS (SELECT FROM executions WHERE batch_id = execution_batches.id)`)
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	group.Go(func() {
+		dropped, err := queries.New().SysExecutionPartitionsDrop(t.Context(), pool, 1)
+		assert.NoError(t, err)
+		assert.Empty(t, dropped)
+	})
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))`, tx.Conn().PgConn().PID()).Scan(&waits)
+		return err == nil && waits
+	}, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	group.Wait()
+	require.Equal(t, 4, count())
+
+	batch("cancelled")
 	require.Equal(t, []string{thisMonth.AddDate(0, -2, 0).Format("200601")}, drop(1))
 	require.Equal(t, 2, count())
 }

@@ -318,6 +318,18 @@ func TestUpAsAnOrdinaryUser(t *testing.T) {
 	var seen int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM ops.failures").Scan(&seen))
 	require.Equal(t, 1, seen)
+	_, err = pool.Exec(t.Context(), "UPDATE executions SET status = 'completed', batch_id = (SELECT id FROM execution_batches)")
+	require.NoError(t, err)
+	const thisMonthToo = "SELECT count(*) FROM execution_partitions_drop(-1)"
+	for status, dropped := range map[string]int{"processing": 0, "complete": 1} {
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "UPDATE execution_batches SET status = $1", status)
+		require.NoError(t, err)
+		require.NoError(t, tx.QueryRow(t.Context(), thisMonthToo).Scan(&seen))
+		require.Equal(t, dropped, seen, status)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
 	_, err = pool.Exec(t.Context(), "SET row_security = off; SELECT FROM secrets")
 	require.True(t, isRefused(err), "the owner is bound too: %v", err)
 }

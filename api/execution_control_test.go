@@ -63,6 +63,16 @@ func TestTagsOfARetry(t *testing.T) {
 	awaitEnd(t, c, id)
 	require.Equal(t, `["mine","web","declined","attempt-2"]`, c.Get(t, "/v1/executions/"+id).Expect(http.StatusOK).Text("tags"))
 
+	// One that the end gave too is the request's, in whatever order they come.
+	publish(t, c, `{"name":"Turned","alias":"turned","tasks":[
+		{"id":"done","type":"end","config":{"status":"failed","tags":["{{ execution.attempt == 1 ? \"mine\" : \"again\" }}","declined"]}}]}`)
+	id = c.Post(t, "/v1/workflows/turned/v1/execute?tags=web,mine", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
+	for _, tags := range []string{`["web","mine","declined"]`, `["web","mine","again","declined"]`, `["web","mine","again","declined"]`} {
+		require.Equal(t, tags, c.Get(t, "/v1/executions/"+id).Expect(http.StatusOK).Text("tags"))
+		c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
+		awaitEnd(t, c, id)
+	}
+
 	batch := c.Post(t, "/v1/workflows/declined/v1/execute-batch", apitest.Raw(`{"workflowInput":{"items":[{}]}}`)).
 		Expect(http.StatusAccepted).Text("executionBatchId")
 	awaitBatch(t, c, batch)

@@ -115,7 +115,18 @@ func (t *TaskState) ends(task *workflow.Task) bool {
 
 func (t *TaskState) takes(target int) bool { return slices.Contains(t.Taken, target) }
 
-// EndTags are the tags of the end task that was reached, if one was.
+// SetEndTags says which tags of the end task that was reached the execution had not had
+// before it.
+func (s *State) SetEndTags(added []string) {
+	for i := range s.Tasks {
+		if end := s.Tasks[i].End; end != nil {
+			end.Tags = added
+		}
+	}
+}
+
+// EndTags are the tags of the end task that was reached, if one was: once the execution
+// has ended, those that it added.
 func (s *State) EndTags() (tags []string) {
 	for i := range s.Tasks {
 		if end := s.Tasks[i].End; end != nil {

@@ -105,6 +105,7 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 			f.Tags = append(slices.Clip(f.Tags), tag)
 		}
 	}
+	r.engine.State.SetEndTags(f.Tags[len(r.tags):])
 	var err error
 	if f.Result, err = newResult(outcome); err != nil {
 		return nil, fmt.Errorf("end execution %s: %w", r.id, err)

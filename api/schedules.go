@@ -109,7 +109,7 @@ func scheduleRoutes(s *Server) {
 		description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
 			"execution or one batch, with the principal schedule:{workflowId}. A firing is skipped while the run before has not ended; after a downtime " +
 			"one missed firing is made up for. A new version of the workflow has no schedules; archiving deletes them. An expression that is malformed is " +
-			"answered with 400, one that never fires and an input that does not match the inputSchema with 422. " +
+			"answered with 400, one that never fires and an input or an item of workflowInput that does not match the inputSchema with 422. " +
 			"What a sandbox client schedules are tests; it replaces no schedule of another kind (403).",
 		scope: identity.ScopeSchedulesWrite, category: management,
 		requestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +

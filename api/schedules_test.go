@@ -147,6 +147,7 @@ func TestScheduleRefusals(t *testing.T) {
 		"read-only member": {scheduled(id, `"schedule":{"cron":"0 0 * * *","nextRunAt":"2026-11-21T02:09:25.123Z"}`), 400, "VALIDATION_ERROR", "", []string{"schedule.nextRunAt"}},
 		"never":            {scheduled(id, `"schedule":{"cron":"0 0 30 2 *","input":{"amount":1}},"scheduleBatch":{"cron":"0 0 31 4,6 *"}`), 422, "UNPROCESSABLE_ENTITY", "", []string{"schedule.cron", "scheduleBatch.cron"}},
 		"input":            {scheduled(id, `"schedule":{"cron":"0 0 * * *","input":{"amount":"1","currency":2}}`), 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"schedule.input.amount", "schedule.input.currency"}},
+		"items":            {scheduled(id, `"scheduleBatch":{"cron":"0 0 * * *","workflowInput":{"items":[{"amount":1},{"amount":"1"},{"amount":1,"currency":2}]}}`), 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"scheduleBatch.workflowInput.items[1].amount", "scheduleBatch.workflowInput.items[2].currency"}},
 		"no input":         {scheduled(id, `"schedule":{"cron":"0 0 * * *"}`), 422, "UNPROCESSABLE_ENTITY", "INPUT_SCHEMA_MISMATCH", []string{"schedule.input.amount"}},
 		"item":             {scheduled(id, `"scheduleBatch":{"cron":"0 0 * * *","workflowInput":{"items":[1]}}`), 400, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", []string{"scheduleBatch.workflowInput.items[0]"}},
 		"file":             {scheduled(id, `"scheduleBatch":{"cron":"0 0 * * *","attachmentFileNames":["x.csv"]}`), 404, "NOT_FOUND", "", []string{"scheduleBatch.attachmentFileNames[0]"}},
@@ -188,7 +189,7 @@ func TestSchedulesRun(t *testing.T) {
 	// A sandbox client's schedule makes tests.
 	sandbox := tenant.Sandbox(t, identity.RoleAdmin)
 	sandbox.Post(t, configurePath,
-		scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *","workflowInput":{"items":[{"amount":2.20},{"amount":"x"}]}}`)).Expect(http.StatusOK)
+		scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *","workflowInput":{"items":[{"amount":2.20}]},"attachmentFileNames":["`+uploadFile(t, sandbox, "more.csv", "amount\nx\n")+`"]}`)).Expect(http.StatusOK)
 	_, err := s.Pool.Exec(t.Context(), `UPDATE schedules SET next_run_at = '2026-01-01T00:00:00Z'`)
 	require.NoError(t, err)
 

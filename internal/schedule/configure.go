@@ -98,13 +98,9 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 		if !fires {
 			refused = append(refused, fault.Detail{Field: at + ".cron", Message: "never fires: no month that it names has the day"})
 		}
-		if setting.Slot == Single {
-			filled, faults := execution.CheckInput(plan, orEmpty(setting.Input))
-			for _, f := range faults {
-				refused = append(refused, fault.Detail{Field: member(at+".input", f.Field), Message: f.Message, SubCode: fault.InputSchemaMismatch})
-			}
-			setting.Input = filled
-		}
+		refused = append(refused, setting.checkInputs(func(input map[string]any) (map[string]any, []fault.Detail) {
+			return execution.CheckInput(plan, input)
+		})...)
 		rows[i] = queries.ScheduleUpsertParams{
 			TenantID: tenantID, WorkflowID: workflowID, Slot: at, Cron: setting.Cron, UtcDeltaHours: int32(setting.UTCDeltaHours), NextRunAt: next,
 		}
@@ -116,6 +112,27 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 		return nil, fault.New(fault.Unprocessable, "the workflow cannot be scheduled like this").WithDetails(refused...)
 	}
 	return rows, nil
+}
+
+// checkInputs fills in the defaults of the slot's input, and returns what the schema
+// refuses of that or of the items, whose defaults every batch fills in.
+func (s *Setting) checkInputs(check func(map[string]any) (map[string]any, []fault.Detail)) (refused []fault.Detail) {
+	refuse := func(field string, faults []fault.Detail) {
+		for _, f := range faults {
+			refused = append(refused, fault.Detail{Field: member(string(s.Slot)+"."+field, f.Field), Message: f.Message, SubCode: fault.InputSchemaMismatch})
+		}
+	}
+	if s.Slot == Single {
+		filled, faults := check(orEmpty(s.Input))
+		s.Input = filled
+		refuse("input", faults)
+	}
+	for i, item := range s.Batch.Items {
+		object, _ := item.(map[string]any)
+		_, faults := check(object)
+		refuse(fmt.Sprintf("workflowInput.items[%d]", i), faults)
+	}
+	return refused
 }
 
 // errTestsOnly refuses to touch a schedule whose runs are no tests.

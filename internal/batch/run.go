@@ -93,7 +93,7 @@ func (s *Service) loadFirst(ctx context.Context, run jobs.BatchItemRun) (*loadin
 // runEffects drives one item until it ends or has to wait.
 func (s *Service) runEffects(ctx context.Context, tenantID, batchID, id uuid.UUID, plan *workflow.Plan) (execution.Holding, error) {
 	return s.drive(ctx, tenantID, batchID, plan, nil, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
-		return s.Executions.RunLeased(ctx, tenantID, id)
+		return s.Executions.RunAdmitted(ctx, tenantID, id)
 	})
 }
 

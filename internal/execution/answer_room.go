@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// roomBytes is how many bytes of large answers the executions of a tenant hold
-	// here at a time. Decoded they take up to sixteen times as much.
+	// roomBytes is how many bytes of large answers, stored ones too, the executions of a
+	// tenant hold here at a time. Decoded they take up to sixteen times as much.
 	roomBytes = 48 << 20
 	// roomLightBytes is the most of an answer that needs no room.
 	roomLightBytes = 64 << 10
@@ -28,7 +28,8 @@ type answerRoom struct {
 // least. A drive waits once, with its first large answer and those that come
 // meanwhile, so it never waits for itself; and not for long, because the call has had
 // its effect: whatever else holds the room, the answer is taken after ten seconds, or
-// half of the time that is left for it.
+// half of the time that is left for it. What is stored of an execution that goes on is
+// its first answer.
 func (r *run) enterRoom(ctx context.Context, bytes int) {
 	if bytes <= roomLightBytes {
 		return

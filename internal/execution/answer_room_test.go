@@ -175,3 +175,36 @@ func TestLargeAnswersOfOneExecutionEnterTogether(t *testing.T) {
 	require.Less(t, time.Since(began), execution.RoomWaitMax)
 	require.Zero(t, rooms.Users(b.tenant))
 }
+
+// What is stored of an execution that goes on is decoded as far as there is room for it
+// too; package batch admits its items by itself.
+func TestLargeStatesAreFewAtATime(t *testing.T) {
+	t.Parallel()
+	b, a := setup(t), newAnswerers(t)
+	s, _ := b.process(t)
+	rooms := s.Rooms(1)
+	started, err := s.Start(t.Context(), b.request(t, "resting", `[
+		{"id":"first","type":"http-request","config":{"url":"`+a.url+`/?large"}},
+		{"id":"rest","type":"delay","config":{"forMs":3600000}}]`, `[{"source":"first","target":"rest"},{"source":"start","target":"first"}]`, `{}`))
+	require.NoError(t, err)
+	goOn := func(run func(context.Context, uuid.UUID, uuid.UUID) (*execution.Finished, execution.Holding, error)) error {
+		f, holding, err := run(context.Background(), b.tenant, started.ID)
+		if err == nil && (f != nil || holding != execution.Held) {
+			err = fmt.Errorf("it does not rest: %v, %v", f, holding)
+		}
+		return err
+	}
+	require.NoError(t, goOn(s.RunLeased))
+	require.Zero(t, rooms.Users(b.tenant))
+
+	leave, err := rooms.Enter(t.Context(), b.tenant, 1)
+	require.NoError(t, err)
+	require.NoError(t, goOn(s.RunAdmitted))
+	waited := make(chan error, 1)
+	go func() { waited <- goOn(s.RunLeased) }()
+	require.Eventually(t, func() bool { return rooms.Users(b.tenant) == 2 }, 10*time.Second, time.Millisecond)
+	require.Empty(t, waited)
+	leave()
+	require.NoError(t, <-waited)
+	require.Zero(t, rooms.Users(b.tenant))
+}

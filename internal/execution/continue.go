@@ -64,8 +64,20 @@ func (s *Service) End(ctx context.Context, f *Finished) (Holding, error) {
 // RunLeased takes the lease of an execution and drives it until it ends or
 // waits. HeldElsewhere asks for another try later: also when the lease was lost
 // on the way. The last write is the caller's: a Finished that is not nil has to
-// be given to End or written with others.
+// be given to End or written with others. What is stored of it is decoded when there
+// is room for it, as large answers are.
 func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
+	return s.runLeased(ctx, &run{service: s, tenantID: tenantID, id: id})
+}
+
+// RunAdmitted is RunLeased for an item that package batch has admitted by what such
+// items hold: neither what is stored of it nor its answers wait for room.
+func (s *Service) RunAdmitted(ctx context.Context, tenantID, id uuid.UUID) (*Finished, Holding, error) {
+	return s.runLeased(ctx, &run{service: s, tenantID: tenantID, id: id, isAdmitted: true})
+}
+
+func (s *Service) runLeased(ctx context.Context, r *run) (*Finished, Holding, error) {
+	tenantID, id := r.tenantID, r.id
 	row, err := s.reads.do(ctx, reference{tenantID, id})
 	if err != nil {
 		return nil, Held, err
@@ -81,7 +93,7 @@ func (s *Service) RunLeased(ctx context.Context, tenantID, id uuid.UUID) (*Finis
 		f, err := s.runNew(ctx, tenantID, id, plan, row)
 		return f, Held, err
 	}
-	r, err := s.lease(ctx, tenantID, id, plan)
+	err = r.lease(ctx, plan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, HeldElsewhere, nil
 	}
@@ -118,24 +130,29 @@ func lost(err error) (Holding, error) {
 
 // lease makes this process the holder of an execution and loads what it needs
 // to go on. pgx.ErrNoRows: somebody else holds it or has ended it.
-func (s *Service) lease(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan) (*run, error) {
-	now, r := s.Clock(), &run{service: s, tenantID: tenantID, id: id, token: uuid.New()}
-	row, err := queries.New().ExecutionLease(ctx, queries.InMonth(s.Pool, id), queries.ExecutionLeaseParams{
-		TenantID: tenantID, ID: id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
+func (r *run) lease(ctx context.Context, plan *workflow.Plan) error {
+	s, now := r.service, r.service.Clock()
+	r.token = uuid.New()
+	row, err := queries.New().ExecutionLease(ctx, queries.InMonth(s.Pool, r.id), queries.ExecutionLeaseParams{
+		TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
 		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, err
+		return err
 	}
 	if err != nil {
-		return nil, r.unsure(err)
+		return r.unsure(err)
 	}
-	r.tags, r.batchID = row.Tags, row.BatchID
-	if r.engine, err = s.resumed(ctx, plan, tenantID, id, row); err != nil {
-		return nil, r.giveUp(err)
+	r.tags, r.batchID, r.engine.Plan = row.Tags, row.BatchID, plan
+	if !r.isAdmitted {
+		r.enterRoom(ctx, len(row.Input)+len(row.CustomInput)+len(row.State))
+	}
+	if r.engine, err = s.resumed(ctx, plan, r.tenantID, r.id, row); err != nil {
+		r.leaveRoom()
+		return r.giveUp(err)
 	}
 	r.connect()
-	return r, nil
+	return nil
 }
 
 // resumed is what the engine goes on with.

@@ -95,7 +95,7 @@ type Checkpoint struct {
 // the same ones; if it ends then, it has no lease and its end is its only record.
 func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Context, *Checkpoint) (bool, error)) (*Finished, Holding, error) {
 	r := s.runOf(&item)
-	r.batchID = &item.BatchID
+	r.batchID, r.isAdmitted = &item.BatchID, true
 	r.connect()
 	running, release := s.held.add(workflow.WithTenant(ctx, item.TenantID), item.ID)
 	defer release()

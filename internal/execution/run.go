@@ -28,6 +28,7 @@ type run struct {
 	recorded chan struct{} // closed with the first write; nil where that was before, and a job runs the execution
 
 	signalsSeen int64 // signals that the engine was last told of
+	isAdmitted  bool  // by package batch, and what it holds with it
 	room        answerRoom
 }
 
@@ -39,7 +40,7 @@ func (r *run) connect() {
 			return r.service.Callbacks.URL(r.tenantID, r.id, path, r.engine.State.Attempt), nil
 		}
 	}
-	if r.batchID == nil { // items are admitted by what they hold (package batch)
+	if !r.isAdmitted {
 		r.engine.EnterRoom = r.enterRoom
 	}
 }

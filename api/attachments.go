@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -269,29 +270,37 @@ func (d *downloadWriter) Write(p []byte) (int, error) {
 	return d.ResponseWriter.Write(p)
 }
 
+// noticeNoFile is the code of the notice that a result names a file that is not there.
+const noticeNoFile = "ATTACHMENT_MISSING"
+
 // resultFiles are the stored files that a result names (decisions 5.8), with
-// addresses for their download. A name that leads nowhere is left out.
-func (s *Server) resultFiles(ctx context.Context, named []workflow.Attachment) ([]ExecutionFile, error) {
+// addresses for their download. A name that leads nowhere is left out, which a notice
+// tells.
+func (s *Server) resultFiles(ctx context.Context, named []workflow.Attachment) (files []ExecutionFile, notices []workflow.Notice, err error) {
 	names := make([]string, len(named))
 	for i, a := range named {
 		names[i] = a.FileName
 	}
-	files := []ExecutionFile{}
+	files = []ExecutionFile{}
 	if len(names) == 0 {
-		return files, nil
+		return files, nil, nil
 	}
 	stored, err := s.config.Store.Stored(ctx, s.config.Pool, principal(ctx).TenantID, names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, a := range named {
+	for i, a := range named {
 		file, ok := stored[a.FileName]
 		if !ok {
+			notices = append(notices, workflow.Notice{
+				Code: noticeNoFile, Level: workflow.LevelWarning, CreatedAt: s.config.Clock(),
+				Message: fmt.Sprintf("attachments[%d] of the end task names no stored file and is left out", i),
+			})
 			continue
 		}
 		address, _ := s.config.Signer.DownloadURL(file)
 		_, extension, _ := strings.Cut(file.StoredName, ".")
 		files = append(files, ExecutionFile{URL: address, FileExtension: extension, Metadata: JSONObject{a.Metadata}})
 	}
-	return files, nil
+	return files, notices, nil
 }

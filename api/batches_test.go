@@ -436,6 +436,12 @@ func TestResultsNameStoredFiles(t *testing.T) {
 		require.Len(t, answer.Value("attachments"), 1)
 		require.Equal(t, "csv", answer.Text("attachments[0].fileExtension"))
 		require.Equal(t, `{"rate":4.50}`, answer.Text("attachments[0].metadata"))
+		require.Len(t, answer.Value("notices"), 2)
+		for i, notice := range []string{"notices[0].", "notices[1]."} {
+			require.Equal(t, "ATTACHMENT_MISSING", answer.Text(notice+"code"))
+			require.Equal(t, "warning", answer.Text(notice+"level"))
+			require.Equal(t, fmt.Sprintf("attachments[%d] of the end task names no stored file and is left out", i+1), answer.Text(notice+"message"))
+		}
 		require.Equal(t, "rate\n4.50\n", string(s.Anonymous().Get(t, answer.Text("attachments[0].url")).Expect(http.StatusOK).Body))
 	}
 }

@@ -37,7 +37,7 @@ type ExecutionResult struct {
 	StatusCode   int               `json:"statusCode" doc:"200 by default, or the end task's own; of failures 422 (the workflow's own doing), 502 (an external service), 504 (out of time), 500 (other)." example:"200"`
 	Output       RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
 	CustomOutput RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
-	Attachments  []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
+	Attachments  []ExecutionFile   `json:"attachments" doc:"Files that belong to the result. For one that is not there notices has ATTACHMENT_MISSING."`
 	Notes        []string          `json:"notes" doc:"Notes of the end task."`
 	Notices      []ExecutionNotice `json:"notices" doc:"Remarks on the run: failures it went on after, above all."`
 	ErrorMessage *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
@@ -156,8 +156,7 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 		out.Body.accepted = executionAccepted(&e)
 		return out, s.settleExecution(ctx, &e)
 	}
-	out.Body = executionResult(e.ID, e.Result)
-	out.Body.Attachments, err = s.resultFiles(ctx, e.Result.Attachments)
+	out.Body, err = s.executionResult(ctx, e.ID, e.Result)
 	return out, err
 }
 
@@ -307,13 +306,14 @@ func (p preference) applied() string {
 }
 
 // executionResult is the answer for a result.
-func executionResult(id uuid.UUID, r *execution.Result) ExecutionResult {
+func (s *Server) executionResult(ctx context.Context, id uuid.UUID, r *execution.Result) (ExecutionResult, error) {
+	files, notices, err := s.resultFiles(ctx, r.Attachments)
 	return ExecutionResult{
 		ExecutionID: id.String(), IsSuccess: r.IsSuccess, StatusCode: r.StatusCode,
 		Output: RawObject(r.Output), CustomOutput: RawJSON(r.CustomOutput),
-		Attachments: []ExecutionFile{}, Notes: r.Notes, Notices: executionNotices(r.Notices),
+		Attachments: files, Notes: r.Notes, Notices: executionNotices(slices.Concat(r.Notices, notices)),
 		ErrorMessage: r.ErrorMessage, ErrorSubCode: string(r.ErrorSubCode),
-	}
+	}, err
 }
 
 func executionNotices(notices []workflow.Notice) []ExecutionNotice {

@@ -31,7 +31,7 @@ type ExecutionOutput struct {
 	Output          RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
 	CustomOutput    RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
 	HasAttachments  bool              `json:"hasAttachments" doc:"Whether there are attachments."`
-	Attachments     []ExecutionFile   `json:"attachments" doc:"Files that belong to the result."`
+	Attachments     []ExecutionFile   `json:"attachments" doc:"Files that belong to the result. For one that is not there notices has ATTACHMENT_MISSING."`
 	Notes           []string          `json:"notes" doc:"Notes of the end task."`
 	Notices         []ExecutionNotice `json:"notices" doc:"Remarks on the run."`
 	ErrorMessage    *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
@@ -96,8 +96,8 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	r := executionResult(id, stored)
-	if r.Attachments, err = s.resultFiles(ctx, stored.Attachments); err != nil {
+	r, err := s.executionResult(ctx, id, stored)
+	if err != nil {
 		return nil, err
 	}
 	return &executionOutputOutput{Body: ExecutionOutput{

@@ -209,8 +209,8 @@ func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) 
 	if err != nil {
 		return nil, err
 	}
-	answer := executionResult(id, result)
-	if answer.Attachments, err = s.resultFiles(ctx, result.Attachments); err != nil {
+	answer, err := s.executionResult(ctx, id, result)
+	if err != nil {
 		return nil, err
 	}
 	text, err := encodeAnswer(answer)

@@ -21,7 +21,7 @@ const (
 	// cancelChunkItems is how many items one transaction ends.
 	cancelChunkItems = 5000
 	// waitingChunkItems is how many that wait are ended at a time; each needs its
-	// state.
+	// state, of which a statement takes gatherBytesMax.
 	waitingChunkItems = 200
 )
 
@@ -117,16 +117,26 @@ func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID
 		return 0, postgres.Translate(fmt.Errorf("list what waits of batch %s: %w", batchID, err))
 	}
 	var items []*ended
+	bytes := 0
 	for _, id := range ids {
 		f, err := s.Executions.Cancelled(ctx, tenantID, id, plan)
 		if err != nil {
 			return 0, err
 		}
-		if f != nil {
-			items = append(items, &ended{Finished: f, startedAt: f.At})
+		if f == nil {
+			continue
+		}
+		n++
+		item := &ended{Finished: f, startedAt: f.At}
+		items = append(items, item)
+		if bytes += item.size(); bytes > gatherBytesMax {
+			if err := s.finish(ctx, tenantID, batchID, plan, items); err != nil {
+				return 0, err
+			}
+			items, bytes = nil, 0
 		}
 	}
-	return len(items), s.finish(ctx, tenantID, batchID, plan, items)
+	return n, s.finish(ctx, tenantID, batchID, plan, items)
 }
 
 // cancelChunks ends the items of a cancelled batch that wait in chunks. Chunks of

@@ -2,6 +2,8 @@ package batch_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -36,6 +38,45 @@ func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
 	group.Wait()
 	require.Equal(t, begun, b.count(t, "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NULL"))
 	c.Post(t, "/v1/execution-batches/"+b.id.String()+"/cancel", nil).Expect(http.StatusOK)
+	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, [4]int{items, 0, items, 0}, counts(b.record(t)))
+}
+
+// Items that wait with large states are cancelled as many at a time as a statement takes.
+func TestItemsThatWaitWithLargeStatesAreCancelled(t *testing.T) {
+	t.Parallel()
+	const (
+		items  = 20
+		answer = 1 << 20 // of which a statement takes eight, with what else a state has
+	)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`"` + strings.Repeat("x", answer) + `"`))
+	}))
+	t.Cleanup(target.Close)
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Wait", "alias": "wait", "executionMode": "async", "inputSchema": {"type": "object"},
+		"tasks": [`+request("report", "GET", target.URL)+`, {"id": "approved", "type": "wait-for-signal", "config": {}}],
+		"edges": [{"source": "start", "target": "report"}, {"source": "report", "target": "approved"}]}`)
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "wait", ids(many(items)...)))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	for _, run := range b.newRuns(t) {
+		_, err := b.batches.RunItems(t.Context(), run)
+		require.NoError(t, err)
+	}
+	require.Equal(t, items, b.count(t, "SELECT count(*) FROM executions WHERE status = 'running' AND lease_token IS NULL"))
+	c.Post(t, "/v1/execution-batches/"+b.id.String()+"/cancel", nil).Expect(http.StatusOK)
+	_, err := b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (items_failed <= 8)")
+	require.NoError(t, err)
+	_, err = b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	require.ErrorContains(t, err, "refused")
+	require.Equal(t, 8, b.record(t).State.Summary.Failed)
+	_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches DROP CONSTRAINT refused")
+	require.NoError(t, err)
 	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
 	require.NoError(t, err)
 	require.True(t, done)

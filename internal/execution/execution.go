@@ -61,7 +61,7 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 	held    held
-	answers *room.Rooms // of single executions
+	answers *room.Rooms // of executions that package batch does not run
 
 	inserts  lanes[*newExecution, bool]
 	reads    group[reference, *queries.SysExecutionListForRunRow]

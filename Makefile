@@ -80,6 +80,10 @@ bench-lists: ## lists of executions with random filters among ten million of the
 crash-batch: ## a batch of 20,000 items with effects whose worker is killed every few seconds (minutes)
 	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersAllTheTime -count 1 -v -timeout 30m
 
+.PHONY: soak
+soak: ## processes and database killed, suspended and restarted for 150 s while callers use them (minutes; Linux)
+	TRANCHE_TEST_SOAK=150s $(GO) test ./cmd/tranche -run Soak -count 1 -v -timeout 30m
+
 .PHONY: large-files
 large-files: ## three files of 300 MB over HTTP in one batch, in little memory (minutes, 2 GB of disk)
 	TRANCHE_TEST_UPLOAD_MB=300 $(GO) test ./internal/batch -run LongUploads -count 1 -v -timeout 30m

@@ -1,0 +1,244 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"tranche/internal/postgres/embedded"
+)
+
+const (
+	// soakVariable says for how long to disturb, "150s" for instance; `make soak`.
+	// soakSeedVariable repeats a run: what each caller does in turn, and what is done
+	// to it all, though not at the same moments.
+	soakVariable     = "TRANCHE_TEST_SOAK"
+	soakSeedVariable = "TRANCHE_TEST_SOAK_SEED"
+	soakCallers      = 12
+)
+
+// Two processes on one database are killed, suspended, stopped and started again, and
+// so is the database, while callers use them: whatever was acknowledged comes to its
+// end, right and once, and what is asked of others for it has one key.
+func TestSoak(t *testing.T) {
+	span, err := time.ParseDuration(os.Getenv(soakVariable))
+	if err != nil {
+		t.Skipf("takes minutes: set %s to a duration", soakVariable)
+	}
+	seed := rand.Uint64N(1000)
+	if text := os.Getenv(soakSeedVariable); text != "" {
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("seed %d", seed)
+	s := openSoak(t, seed)
+	until := time.Now().Add(span)
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	for i := range soakCallers {
+		callers.Add(1)
+		go (&caller{soak: s, rand: rand.New(rand.NewPCG(seed, uint64(i)))}).run(until, &callers)
+	}
+	chance := rand.New(rand.NewPCG(seed, soakCallers))
+	for time.Now().Before(until) && !t.Failed() {
+		time.Sleep(time.Second + time.Duration(chance.Int64N(int64(4*time.Second))))
+		if what := chance.IntN(9); what < 5 {
+			s.disturb(chance, what)
+		} else {
+			s.db.disturb(t, chance, what-5)
+		}
+	}
+	callers.Wait()
+	s.check()
+	for i := range s.processes {
+		s.end(i)
+	}
+}
+
+// openSoak starts the installation, and makes the callers' tenant and workflows.
+func openSoak(t *testing.T, seed uint64) *soak {
+	t.Helper()
+	s := &soak{t: t, seed: seed, target: newSoakTarget(t), db: openSoakDatabase(t)}
+	s.env = onDatabase(s.db.server.URL()).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
+	s.env.ok(t, "migrate")
+	for i := range s.processes {
+		s.begin(i)
+	}
+	url := s.processes[0].url
+	s.token = s.env.accessToken(t, url, "acme")
+	s.env.ok(t, "tenant", "limits", "acme", "--set", "single=unlimited", "--set", "batch=unlimited", "--set", "polling=unlimited")
+	time.Sleep(5 * time.Second) // until the limits hold everywhere
+	s.publish(url)
+	return s
+}
+
+func (s *soak) begin(i int) {
+	s.processes[i] = s.env.serve(s.t)
+	s.urls[i].Store(&s.processes[i].url)
+}
+
+// end stops a process as an operator does.
+func (s *soak) end(i int) {
+	require.NoError(s.t, s.processes[i].cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(s.t, <-s.processes[i].ended)
+}
+
+// disturb does something to one of the processes, and returns when it is there again.
+func (s *soak) disturb(chance *rand.Rand, what int) {
+	i, now := chance.IntN(len(s.processes)), time.Now().Format(time.TimeOnly)
+	switch process := s.processes[i].cmd.Process; what {
+	case 0:
+		span := time.Duration(1000+chance.IntN(25_000)) * time.Millisecond
+		s.t.Logf("%s process %d is suspended for %s", now, i, span)
+		require.NoError(s.t, process.Signal(syscall.SIGSTOP))
+		time.Sleep(span)
+		require.NoError(s.t, process.Signal(syscall.SIGCONT))
+	case 1:
+		s.t.Logf("%s process %d stops and starts", now, i)
+		s.end(i)
+		s.begin(i)
+	default:
+		s.t.Logf("%s process %d is killed and starts", now, i)
+		require.NoError(s.t, process.Kill())
+		<-s.processes[i].ended
+		s.begin(i)
+	}
+}
+
+func (s *soak) publish(url string) {
+	var definitions []json.RawMessage
+	text := strings.NewReplacer("TARGET", s.target.URL, "RETRY", soakRetry).Replace(soakWorkflows)
+	require.NoError(s.t, json.Unmarshal([]byte(text), &definitions))
+	for _, definition := range definitions {
+		made := call(s.t, http.MethodPost, url+"/v2/workflows", s.token, string(definition))
+		require.Equal(s.t, http.StatusCreated, made.status, made.body)
+		published := call(s.t, http.MethodPost, url+"/v2/workflows/"+made.body["id"].(string)+"/publish", s.token, "")
+		require.Equal(s.t, http.StatusOK, published.status, published.body)
+	}
+}
+
+// check holds what is left in the database to what the callers were told.
+func (s *soak) check() {
+	t := s.t
+	pool, err := pgxpool.New(t.Context(), s.db.server.URL())
+	require.NoError(t, err)
+	defer pool.Close()
+	for what, query := range map[string]string{
+		"jobs have not ended":        `SELECT count(*) FROM river.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded') AND scheduled_at < now() + interval '1 hour'`,
+		"jobs were given up":         `SELECT count(*) FROM river.river_job WHERE state = 'discarded'`,
+		"executions have not ended":  `SELECT count(*) FROM executions WHERE status IN ('pending', 'running')`,
+		"executions did not succeed": `SELECT count(*) FROM executions WHERE status <> 'completed'`,
+	} {
+		require.Eventually(t, func() bool {
+			var n int
+			require.NoError(t, pool.QueryRow(t.Context(), query).Scan(&n), what)
+			return n == 0
+		}, time.Minute, 500*time.Millisecond, what)
+	}
+	var executions int64
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM executions`).Scan(&executions))
+	require.Equal(t, s.singles.Load()+s.items.Load(), executions, "one for each that was acknowledged")
+	asked, requests := s.target.check(t)
+	t.Logf("%d single executions, %d batches of %d items, %d requests of %d to others", s.singles.Load(), s.batches.Load(), s.items.Load(), asked, requests)
+}
+
+// soakDatabase is a PostgreSQL server that things happen to.
+type soakDatabase struct {
+	dir    string
+	server *embedded.Server
+}
+
+func openSoakDatabase(t *testing.T) *soakDatabase {
+	t.Helper()
+	db := &soakDatabase{dir: dataDir(t)}
+	db.open(t)
+	t.Cleanup(func() { _ = db.server.Close() })
+	return db
+}
+
+func (db *soakDatabase) open(t *testing.T) {
+	t.Helper()
+	var err error
+	db.server, err = embedded.Open(t.Context(), embedded.Options{Dir: db.dir})
+	require.NoError(t, err)
+}
+
+// disturb does something to the server, and returns when it answers again.
+func (db *soakDatabase) disturb(t *testing.T, chance *rand.Rand, what int) {
+	t.Helper()
+	switch now := time.Now().Format(time.TimeOnly); what {
+	case 0:
+		t.Logf("%s the database stops and starts", now)
+		require.NoError(t, db.server.Close())
+		db.open(t)
+	case 1:
+		span := time.Duration(1000+chance.IntN(8000)) * time.Millisecond
+		t.Logf("%s the database is suspended for %s", now, span)
+		pids := db.processes(t)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGSTOP) // it may have ended
+		}
+		time.Sleep(span)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	case 2:
+		t.Logf("%s all connections are cut", now)
+		db.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	default:
+		t.Logf("%s a process of the database dies, and it recovers", now)
+		pids := db.processes(t)
+		_ = syscall.Kill(pids[len(pids)-1], syscall.SIGKILL)
+	}
+	require.Eventually(t, func() bool { return db.answers(t) }, time.Minute, 100*time.Millisecond)
+}
+
+func (db *soakDatabase) answers(t *testing.T) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	pool, err := pgxpool.New(ctx, db.server.URL())
+	require.NoError(t, err)
+	defer pool.Close()
+	return pool.Ping(ctx) == nil
+}
+
+func (db *soakDatabase) exec(t *testing.T, statement string) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), db.server.URL())
+	require.NoError(t, err)
+	defer pool.Close()
+	_, err = pool.Exec(t.Context(), statement)
+	require.NoError(t, err)
+}
+
+// processes are those of the server, the first of all in front.
+func (db *soakDatabase) processes(t *testing.T) []int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(db.dir, "postgres", "postmaster.pid"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	require.NoError(t, err)
+	children, err := os.ReadFile(filepath.Join("/proc", first, "task", first, "children"))
+	require.NoError(t, err)
+	pids := []int{postmaster}
+	for child := range strings.FieldsSeq(string(children)) {
+		pid, err := strconv.Atoi(child)
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
+}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/postgres/embedded"
@@ -132,9 +132,7 @@ func (s *soak) publish(url string) {
 // check holds what is left in the database to what the callers were told.
 func (s *soak) check() {
 	t := s.t
-	pool, err := pgxpool.New(t.Context(), s.db.server.URL())
-	require.NoError(t, err)
-	defer pool.Close()
+	conn := s.db.connect(t)
 	for what, query := range map[string]string{
 		"jobs have not ended":        `SELECT count(*) FROM river.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded') AND scheduled_at < now() + interval '1 hour'`,
 		"jobs were given up":         `SELECT count(*) FROM river.river_job WHERE state = 'discarded'`,
@@ -143,12 +141,12 @@ func (s *soak) check() {
 	} {
 		require.Eventually(t, func() bool {
 			var n int
-			require.NoError(t, pool.QueryRow(t.Context(), query).Scan(&n), what)
+			require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&n), what)
 			return n == 0
 		}, time.Minute, 500*time.Millisecond, what)
 	}
 	var executions int64
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM executions`).Scan(&executions))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM executions`).Scan(&executions))
 	require.Equal(t, s.singles.Load()+s.items.Load(), executions, "one for each that was acknowledged")
 	asked, requests := s.target.check(t)
 	t.Logf("%d single executions, %d batches of %d items, %d requests of %d to others", s.singles.Load(), s.batches.Load(), s.items.Load(), asked, requests)
@@ -196,11 +194,13 @@ func (db *soakDatabase) disturb(t *testing.T, chance *rand.Rand, what int) {
 		}
 	case 2:
 		t.Logf("%s all connections are cut", now)
-		db.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+		_, err := db.connect(t).Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+		require.NoError(t, err)
 	default:
 		t.Logf("%s a process of the database dies, and it recovers", now)
-		pids := db.processes(t)
-		_ = syscall.Kill(pids[len(pids)-1], syscall.SIGKILL)
+		victim, witness := db.connect(t), db.connect(t)
+		require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL))
+		require.Eventually(t, func() bool { return witness.Ping(t.Context()) != nil }, time.Minute, 10*time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return db.answers(t) }, time.Minute, 100*time.Millisecond)
 }
@@ -209,19 +209,19 @@ func (db *soakDatabase) answers(t *testing.T) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	pool, err := pgxpool.New(ctx, db.server.URL())
-	require.NoError(t, err)
-	defer pool.Close()
-	return pool.Ping(ctx) == nil
+	conn, err := pgx.Connect(ctx, db.server.URL())
+	if err != nil {
+		return false
+	}
+	return conn.Close(ctx) == nil
 }
 
-func (db *soakDatabase) exec(t *testing.T, statement string) {
+func (db *soakDatabase) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), db.server.URL())
+	conn, err := pgx.Connect(t.Context(), db.server.URL())
 	require.NoError(t, err)
-	defer pool.Close()
-	_, err = pool.Exec(t.Context(), statement)
-	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
 }
 
 // processes are those of the server, the first of all in front.

@@ -15,12 +15,12 @@ import (
 
 // SigningRequest asks for a one-time password.
 type SigningRequest struct {
-	Value         string `json:"value" minLength:"1" maxLength:"254" doc:"Where the code goes: an e-mail address, or a telephone number in the form of E.164." example:"ana@example.com"`
-	ContactMethod string `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How it goes there. One that the operator has not configured is refused." example:"email"`
-	TemplateID    string `json:"templateId" minLength:"1" maxLength:"64" doc:"The message template; default always exists." example:"default"`
-	CodeSize      *int   `json:"codeSize,omitempty" minimum:"6" maximum:"10" doc:"How many digits the code has; by default 6." example:"6"`
-	ExpiresIn     *int   `json:"expiresIn,omitempty" minimum:"60" maximum:"600" doc:"For how many seconds the code is valid; by default 600." example:"600"`
-	MaxAttempts   *int   `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"How often a code may be presented; by default 5." example:"5"`
+	Value         string   `json:"value" minLength:"1" maxLength:"254" doc:"Where the code goes: an e-mail address, or a telephone number in the form of E.164." example:"ana@example.com"`
+	ContactMethod string   `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How it goes there. One that the operator has not configured is refused." example:"email"`
+	TemplateID    string   `json:"templateId" minLength:"1" maxLength:"64" doc:"The message template; default always exists." example:"default"`
+	CodeSize      *Integer `json:"codeSize,omitempty" minimum:"6" maximum:"10" doc:"How many digits the code has; by default 6." example:"6"`
+	ExpiresIn     *Integer `json:"expiresIn,omitempty" minimum:"60" maximum:"600" doc:"For how many seconds the code is valid; by default 600." example:"600"`
+	MaxAttempts   *Integer `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"How often a code may be presented; by default 5." example:"5"`
 }
 
 // SigningStarted is a code on its way.
@@ -114,8 +114,8 @@ func (s *Server) startSigning(ctx context.Context, in *signingInput) (*signingOu
 	request := consent.SigningRequest{
 		Channel: message.Channel(in.Body.ContactMethod), Value: in.Body.Value, TemplateID: in.Body.TemplateID,
 	}
-	assign(&request.CodeSize, in.Body.CodeSize)
-	assign(&request.AttemptsMax, in.Body.MaxAttempts)
+	assign(&request.CodeSize, (*int)(in.Body.CodeSize))
+	assign(&request.AttemptsMax, (*int)(in.Body.MaxAttempts))
 	if in.Body.ExpiresIn != nil {
 		request.ExpiresIn = time.Duration(*in.Body.ExpiresIn) * time.Second
 	}

@@ -109,6 +109,23 @@ func textOr(text []byte, otherwise string) []byte {
 	return text
 }
 
+// Integer is an integer in requests, however it is written: 60, 60.0, 6e1.
+type Integer int
+
+// UnmarshalJSON reads an integer, which the body has been checked to have here; null
+// leaves it as it is.
+func (i *Integer) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	n, ok := exactjson.Integer(json.Number(text))
+	if !ok {
+		return errors.New("not an integer")
+	}
+	*i = Integer(n)
+	return nil
+}
+
 // Timestamp is a time as the API writes it: RFC 3339, UTC, milliseconds
 // (decisions 1.2).
 type Timestamp struct{ time.Time }

@@ -11,8 +11,8 @@ import (
 
 // ScheduleTimes is when a schedule runs (section 2.11).
 type ScheduleTimes struct {
-	Cron          string `json:"cron" maxLength:"500" doc:"Five fields, separated by blanks: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). Each is *, a value, a range a-b, or a comma list of them; * and ranges may have a step: */15. A day matches if the day of month or the day of week does; where one of them is *, the other alone decides." example:"30 6 * * mon-fri"`
-	UTCDeltaHours int    `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"How many hours the clocks that cron means are ahead of UTC; 0 by default." example:"-5"`
+	Cron          string  `json:"cron" maxLength:"500" doc:"Five fields, separated by blanks: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). Each is *, a value, a range a-b, or a comma list of them; * and ranges may have a step: */15. A day matches if the day of month or the day of week does; where one of them is *, the other alone decides." example:"30 6 * * mon-fri"`
+	UTCDeltaHours Integer `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"How many hours the clocks that cron means are ahead of UTC; 0 by default." example:"-5"`
 }
 
 // ScheduleRequest is what slot schedule is configured with.
@@ -225,14 +225,14 @@ func (s *Server) getSchedules(ctx context.Context, in *workflowInput) (*schedule
 func scheduleSettings(body *ConfigureSchedules) []schedule.Setting {
 	var settings []schedule.Setting
 	if single := body.Schedule; single != nil {
-		setting := schedule.Setting{Slot: schedule.Single, Cron: single.Cron, UTCDeltaHours: single.UTCDeltaHours}
+		setting := schedule.Setting{Slot: schedule.Single, Cron: single.Cron, UTCDeltaHours: int(single.UTCDeltaHours)}
 		if single.Input != nil {
 			setting.Input = single.Input.Members
 		}
 		settings = append(settings, setting)
 	}
 	if b := body.ScheduleBatch; b != nil {
-		setting := schedule.Setting{Slot: schedule.Batch, Cron: b.Cron, UTCDeltaHours: b.UTCDeltaHours}
+		setting := schedule.Setting{Slot: schedule.Batch, Cron: b.Cron, UTCDeltaHours: int(b.UTCDeltaHours)}
 		setting.Batch = schedule.BatchContent{Label: b.Label, Files: b.AttachmentFileNames}
 		if input := b.WorkflowInput; input != nil {
 			setting.Batch.Packages = input.RawPackageIDs

@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/fault"
 )
 
@@ -144,12 +145,11 @@ func (v *validator) number(schema *huma.Schema, path string, number json.Number)
 	// The members of API bodies that are numbers are small counts; amounts
 	// live in JSON members, which have no schema here. Their bounds are whole.
 	n, err := number.Float64()
+	isRight := err == nil
 	if schema.Type == huma.TypeInteger {
-		var i int64
-		i, err = number.Int64()
-		n = float64(i)
+		_, isRight = exactjson.Integer(number)
 	}
-	if err != nil {
+	if !isRight {
 		v.add(path, fault.InvalidFieldType, "must be %s", article(schema.Type))
 		return
 	}

@@ -29,7 +29,7 @@ type WorkflowDetail struct {
 // WorkflowDefinition is what a caller writes of the graph and its terms.
 type WorkflowDefinition struct {
 	ExecutionMode  string                 `json:"executionMode,omitempty" enum:"sync,async" doc:"**[ext]** Whether execute waits for the result; by default it does, unless the graph waits." example:"sync"`
-	TimeoutSeconds *int                   `json:"timeoutSeconds,omitempty" minimum:"1" maximum:"2592000" doc:"**[ext]** Time limit of an execution. sync: 60 by default, at most 300; async: 86400 by default, at most 30 days." example:"60"`
+	TimeoutSeconds *Integer               `json:"timeoutSeconds,omitempty" minimum:"1" maximum:"2592000" doc:"**[ext]** Time limit of an execution. sync: 60 by default, at most 300; async: 86400 by default, at most 30 days." example:"60"`
 	InputSchema    RawObject              `json:"inputSchema,omitempty" doc:"JSON Schema (2020-12, or draft-07 where $schema says so) of the input; by default any object."`
 	Tasks          RawArray[WorkflowTask] `json:"tasks,omitempty" doc:"The nodes of the graph."`
 	Edges          RawArray[WorkflowEdge] `json:"edges,omitempty" doc:"What can follow what."`

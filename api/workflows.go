@@ -249,7 +249,7 @@ func definitionContent(content catalog.Content, d *WorkflowDefinition) catalog.C
 	if d.ExecutionMode != "" {
 		content.ExecutionMode = d.ExecutionMode
 	}
-	assign(&content.TimeoutSeconds, d.TimeoutSeconds)
+	assign(&content.TimeoutSeconds, (*int)(d.TimeoutSeconds))
 	for _, part := range []struct {
 		to   *json.RawMessage
 		text []byte

@@ -6,6 +6,8 @@
 package exactjson
 
 import (
+	"encoding/json"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,4 +99,21 @@ func NumberFits(s string) bool {
 	}
 	n, err := strconv.Atoi(exponent)
 	return err == nil && n >= -ExponentMax && n <= ExponentMax
+}
+
+// Integer returns the integer that a number is, however it is written: 60.0 and 6e1 are
+// integers to JSON Schema, and many libraries write them so. False for others, and for
+// those that an int64 cannot hold.
+func Integer(n json.Number) (int64, bool) {
+	if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+		return i, true
+	}
+	if !NumberFits(string(n)) {
+		return 0, false
+	}
+	exact, ok := new(big.Rat).SetString(string(n))
+	if !ok || !exact.IsInt() || !exact.Num().IsInt64() {
+		return 0, false
+	}
+	return exact.Num().Int64(), true
 }

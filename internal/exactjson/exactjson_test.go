@@ -2,6 +2,7 @@ package exactjson_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -184,4 +185,20 @@ func TestIsTooDeep(t *testing.T) {
 		require.True(t, exactjson.IsTooDeep(map[string]any{"deep": value}))
 	}
 	require.False(t, exactjson.IsTooDeep(nil))
+}
+
+func TestInteger(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[json.Number]int64{
+		"0": 0, "-0": 0, "-0.0": 0, "60": 60, "60.0": 60, "-60.000": -60, "6e1": 60, "6.0E+1": 60, "600e-1": 60, "0e400": 0,
+		"9223372036854775807": math.MaxInt64, "-9223372036854775808.0": math.MinInt64,
+	} {
+		n, ok := exactjson.Integer(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, n, text)
+	}
+	for _, text := range []json.Number{"", "60.5", "6e-1", "9223372036854775808", "1e400", "1e-400", "1e99999"} {
+		_, ok := exactjson.Integer(text)
+		require.False(t, ok, text)
+	}
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"unicode/utf8"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
@@ -153,12 +153,12 @@ func readEndStatusCode(e *endResult, v any) error {
 	if v == nil {
 		return nil
 	}
-	n, isNumber := v.(json.Number)
-	code, err := strconv.Atoi(n.String())
-	if !isNumber || err != nil || code < statusCodeLeast || code > statusCodeMost {
+	number, _ := v.(json.Number)
+	code, isInteger := exactjson.Integer(number)
+	if !isInteger || code < statusCodeLeast || code > statusCodeMost {
 		return errCode
 	}
-	e.StatusCode = code
+	e.StatusCode = int(code)
 	return nil
 }
 

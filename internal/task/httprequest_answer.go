@@ -144,7 +144,9 @@ func parseStatuses(v any) (statusSet, error) {
 	var text string
 	switch v := v.(type) {
 	case json.Number:
-		text = v.String()
+		if status, isInteger := exactjson.Integer(v); isInteger {
+			text = strconv.FormatInt(status, 10)
+		}
 	case string:
 		text = v
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/fault"
 )
@@ -101,16 +102,16 @@ func (c *ConfigReader) Int(name string, absent, least, most int) int {
 		c.read[name] = true
 		return absent
 	}
-	text := read[json.Number](c, name, "an integer")
-	if text == "" {
+	number := read[json.Number](c, name, "an integer")
+	if number == "" {
 		return absent
 	}
-	n, err := strconv.Atoi(string(text))
-	if err != nil || n < least || n > most {
+	n, isInteger := exactjson.Integer(number)
+	if !isInteger || n < int64(least) || n > int64(most) {
 		c.Fault(name, "must be an integer between %d and %d", least, most)
 		return absent
 	}
-	return n
+	return int(n)
 }
 
 // Milliseconds reads a time between least milliseconds and most.

@@ -1,11 +1,13 @@
 package workflow
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/fault"
 )
@@ -131,10 +133,13 @@ func (t *taskConfig) retry(c *ConfigReader) {
 		return
 	}
 	for i, code := range codes {
-		text := fmt.Sprint(code)
-		_, isText := code.(string)
-		if status, err := strconv.Atoi(text); !isText && (err != nil || status < 100 || status > 599) {
-			c.Fault(fmt.Sprintf("retryOn[%d]", i), "must be an error code or a status from 100 to 599")
+		text, isText := code.(string)
+		if number, _ := code.(json.Number); !isText {
+			status, isInteger := exactjson.Integer(number)
+			if !isInteger || status < 100 || status > 599 {
+				c.Fault(fmt.Sprintf("retryOn[%d]", i), "must be an error code or a status from 100 to 599")
+			}
+			text = strconv.FormatInt(status, 10)
 		}
 		p.RetryOn = append(p.RetryOn, text)
 	}

@@ -39,7 +39,7 @@ func packageRoutes(s *Server) {
 		summary: "List the files of a package",
 		description: "Of an output package: results.csv and results.jsonl with every item, failed.csv with the items that failed, ready to be corrected and uploaded again " +
 			"(values of properties that the input schema gives no type come back as text), " +
-			"and manifest.json with counts and hashes. A .csv has at most 1,000 columns of inputs and as many of outputs; results.jsonl has everything. Of a raw package: the files that were uploaded.",
+			"and manifest.json with counts and hashes. A .csv has at most 1,000 columns of inputs and as many of outputs; results.jsonl has everything. Columns are named as those of uploads are, with dots for nesting and `\\.` for a dot that is part of a name. Of a raw package: the files that were uploaded.",
 		scope: identity.ScopeBatchesRead, category: polling,
 		responseExample: `{"data":[{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"results.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","role":"results","rowCount":2000,"downloadUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&signature=c2ln","expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}]}`,
 		errors:          []int{http.StatusNotFound},

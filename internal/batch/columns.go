@@ -1,7 +1,9 @@
 package batch
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -54,24 +56,35 @@ func (s *columnSet) fill(cells []string, object string) error {
 	clear(cells[:len(s.names)])
 	walk := jsonWalk{text: object}
 	return walk.leaves(s.path, func(path []byte, leaf string) (err error) {
-		if i, ok := s.index[string(path)]; ok {
+		i, ok := s.index[string(path)]
+		if !ok {
+			i, ok = s.plainIndex(path)
+		}
+		if ok {
 			cells[i], err = cellOf(leaf)
 		}
 		return err
 	})
 }
 
-// flatten calls yield for every leaf of an object with its dotted path, in no
-// order. Arrays and empty objects are leaves.
+// plainIndex finds a column whose name has no backslashes before the dots of names: of
+// batches that a program read or ran which wrote none. Where some leaves have no
+// column because there are too many, it could be that of another leaf.
+func (s *columnSet) plainIndex(path []byte) (int, bool) {
+	if len(s.names) == itemfile.ColumnsMax || bytes.IndexByte(path, '\\') < 0 {
+		return 0, false
+	}
+	i, ok := s.index[strings.Join(itemfile.SplitName(string(path)), ".")]
+	return i, ok
+}
+
+// flatten calls yield for every leaf of an object with the name of its column after
+// that of the object, in no order. Arrays and empty objects are leaves.
 func flatten(path []byte, object map[string]any, yield func(path []byte, leaf any)) {
 	for name, value := range object {
-		at := path
-		if len(at) > 0 {
-			at = append(at, '.')
-		}
-		at = append(at, name...)
+		at := itemfile.AppendName(path, name)
 		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
-			flatten(at, inner, yield)
+			flatten(append(at, '.'), inner, yield)
 			continue
 		}
 		yield(at, value)

@@ -51,19 +51,15 @@ func (w *jsonWalk) members(yield func(name string) error) error {
 	return nil
 }
 
-// leaves calls yield for every leaf of the object that begins here with its
-// dotted path and its text. Arrays and empty objects are leaves.
+// leaves calls yield for every leaf of the object that begins here with the name of
+// its column, after that of the object, and its text. Arrays and empty objects are leaves.
 func (w *jsonWalk) leaves(path []byte, yield func(path []byte, leaf string) error) error {
 	return w.members(func(name string) error {
-		at := path
-		if len(at) > 0 {
-			at = append(at, '.')
-		}
-		at = append(at, name...)
+		at := itemfile.AppendName(path, name)
 		if w.next() == '{' {
 			inner := jsonWalk{text: w.text, at: w.at + 1}
 			if inner.next() != '}' {
-				return w.leaves(at, yield)
+				return w.leaves(append(at, '.'), yield)
 			}
 		}
 		return yield(at, w.value())

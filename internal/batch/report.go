@@ -335,7 +335,7 @@ func newFailedTable(w io.Writer, inputs []string) *failedTable {
 func (t *failedTable) writeHeader() error {
 	var header []string
 	for _, name := range t.inputs.names {
-		header = append(header, itemfile.Escape(name))
+		header = append(header, itemfile.Header(name))
 	}
 	return t.w.Write(append(header, failedTail...))
 }

@@ -130,6 +130,22 @@ func TestColumnsAreTheUnionInOrder(t *testing.T) {
 	require.Equal(t, []string{"b", "a", "c.x", "c.y", "z", "c.w"}, s.names)
 }
 
+// A batch that was read by a program that wrote no backslashes still shows what it has.
+func TestColumnsWithoutBackslashes(t *testing.T) {
+	t.Parallel()
+	s := newColumnSet("a.b", `c\d`)
+	cells := make([]string, 2)
+	require.NoError(t, s.fill(cells, `{"a.b":1,"c\\d":2}`))
+	require.Equal(t, []string{"1", "2"}, cells)
+
+	for i := len(s.names); i < itemfile.ColumnsMax; i++ {
+		s.add(fmt.Sprint(i))
+	}
+	cells = make([]string, itemfile.ColumnsMax)
+	require.NoError(t, s.fill(cells, `{"a.b":1}`))
+	require.Empty(t, cells[0], "its own column may be one too many, and this one another's")
+}
+
 // readFailed reads what failed.csv holds.
 func readFailed(file io.Reader) ([]itemfile.Item, error) {
 	r, err := itemfile.Open("failed.csv", file, decodeObject(`{"properties": {

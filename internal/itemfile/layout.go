@@ -25,7 +25,7 @@ const ignoredPrefix = "_"
 // ignored are not.
 type column struct {
 	position int
-	name     string   // applicant.income
+	name     string   // applicant.income, as joinName writes it
 	path     []string // its segments
 	property
 }
@@ -36,7 +36,7 @@ type column struct {
 type nesting struct{ outer, inner int }
 
 // newLayout reads a header: names are properties of the input, with dots for
-// nesting (decisions 6.2). Errors are *Error.
+// nesting (decisions 6.2), as SplitName reads them. Errors are *Error.
 func newLayout(fileName string, header []string, schema map[string]any) (*layout, error) {
 	l := &layout{named: make([]bool, len(header))}
 	seen := map[string]bool{}
@@ -45,8 +45,11 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		if name == "" || strings.HasPrefix(name, ignoredPrefix) {
 			continue
 		}
-		path := strings.Split(name, ".")
-		reason := ""
+		if strings.HasPrefix(name, `\`+ignoredPrefix) {
+			name = name[1:]
+		}
+		path, reason := SplitName(name), ""
+		name = joinName(path)
 		switch {
 		case seen[name]:
 			reason = "the column occurs twice"
@@ -56,14 +59,14 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 			reason = fmt.Sprintf("a name has less than %d parts", exactjson.DepthMax)
 		}
 		if reason != "" {
-			return nil, &Error{File: fileName, Row: 1, Column: name, Reason: reason}
+			return nil, &Error{File: fileName, Row: 1, Column: header[i], Reason: reason}
 		}
 		seen[name] = true
 		l.columns = append(l.columns, column{position: i, name: name, path: path, property: propertyAt(schema, path)})
 	}
 	for inner, c := range l.columns {
 		for n := 1; n < len(c.path); n++ {
-			if parent := strings.Join(c.path[:n], "."); seen[parent] {
+			if parent := joinName(c.path[:n]); seen[parent] {
 				outer := slices.IndexFunc(l.columns, func(c column) bool { return c.name == parent })
 				l.nested = append(l.nested, nesting{outer: outer, inner: inner})
 			}

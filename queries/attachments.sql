@@ -32,19 +32,28 @@ FROM stored WHERE u.tenant_id = @tenant_id AND u.id = @upload_id AND u.attachmen
 -- name: AttachmentUploadDelete :exec
 DELETE FROM attachment_uploads WHERE tenant_id = @tenant_id AND id = @id AND completed_at IS NULL;
 
--- name: SysAttachmentUploadDeleteAbandoned :exec
--- Removes what uploads left that never became complete.
-DELETE FROM attachment_uploads
-WHERE completed_at IS NULL AND created_at < now() - make_interval(secs => @older_than_seconds::float8);
+-- name: SysAttachmentUploadDeleteAbandoned :execrows
+-- Removes some of what uploads left that never became complete. One that is just
+-- being completed is passed over.
+DELETE FROM attachment_uploads u
+WHERE u.id = ANY(ARRAY(
+    SELECT o.id FROM attachment_uploads o
+    WHERE o.completed_at IS NULL AND o.created_at < now() - make_interval(secs => @older_than_seconds::float8)
+    LIMIT @uploads_max
+    FOR UPDATE SKIP LOCKED));
 
--- name: SysAttachmentDeleteAbandoned :exec
--- Removes files that were announced and never came. Those of packages and
--- authorizations go with these.
-DELETE FROM attachments a
-WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => @older_than_seconds::float8)
-  AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
-  AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
-  AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id);
+-- name: SysAttachmentDeleteAbandoned :execrows
+-- Removes some of the files that were announced and never came. Those of packages and
+-- authorizations go with these. One whose upload just begins is passed over.
+DELETE FROM attachments f
+WHERE f.id = ANY(ARRAY(
+    SELECT a.id FROM attachments a
+    WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => @older_than_seconds::float8)
+      AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
+      AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
+      AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id)
+    ORDER BY a.created_at LIMIT @files_max
+    FOR UPDATE SKIP LOCKED));
 
 -- name: AttachmentUploadGetComplete :one
 SELECT id, chunk_bytes FROM attachment_uploads

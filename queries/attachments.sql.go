@@ -249,28 +249,53 @@ func (q *Queries) AttachmentUploadInsert(ctx context.Context, db DBTX, arg Attac
 	return result.RowsAffected(), nil
 }
 
-const sysAttachmentDeleteAbandoned = `-- name: SysAttachmentDeleteAbandoned :exec
-DELETE FROM attachments a
-WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => $1::float8)
-  AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
-  AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
-  AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id)
+const sysAttachmentDeleteAbandoned = `-- name: SysAttachmentDeleteAbandoned :execrows
+DELETE FROM attachments f
+WHERE f.id = ANY(ARRAY(
+    SELECT a.id FROM attachments a
+    WHERE a.stored_at IS NULL AND a.created_at < now() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (SELECT FROM package_attachments p WHERE p.attachment_id = a.id)
+      AND NOT EXISTS (SELECT FROM authorization_attachments e WHERE e.attachment_id = a.id)
+      AND NOT EXISTS (SELECT FROM attachment_uploads u WHERE u.attachment_id = a.id)
+    ORDER BY a.created_at LIMIT $2
+    FOR UPDATE SKIP LOCKED))
 `
 
-// Removes files that were announced and never came. Those of packages and
-// authorizations go with these.
-func (q *Queries) SysAttachmentDeleteAbandoned(ctx context.Context, db DBTX, olderThanSeconds float64) error {
-	_, err := db.Exec(ctx, sysAttachmentDeleteAbandoned, olderThanSeconds)
-	return err
+type SysAttachmentDeleteAbandonedParams struct {
+	OlderThanSeconds float64
+	FilesMax         int32
 }
 
-const sysAttachmentUploadDeleteAbandoned = `-- name: SysAttachmentUploadDeleteAbandoned :exec
-DELETE FROM attachment_uploads
-WHERE completed_at IS NULL AND created_at < now() - make_interval(secs => $1::float8)
+// Removes some of the files that were announced and never came. Those of packages and
+// authorizations go with these. One whose upload just begins is passed over.
+func (q *Queries) SysAttachmentDeleteAbandoned(ctx context.Context, db DBTX, arg SysAttachmentDeleteAbandonedParams) (int64, error) {
+	result, err := db.Exec(ctx, sysAttachmentDeleteAbandoned, arg.OlderThanSeconds, arg.FilesMax)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sysAttachmentUploadDeleteAbandoned = `-- name: SysAttachmentUploadDeleteAbandoned :execrows
+DELETE FROM attachment_uploads u
+WHERE u.id = ANY(ARRAY(
+    SELECT o.id FROM attachment_uploads o
+    WHERE o.completed_at IS NULL AND o.created_at < now() - make_interval(secs => $1::float8)
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED))
 `
 
-// Removes what uploads left that never became complete.
-func (q *Queries) SysAttachmentUploadDeleteAbandoned(ctx context.Context, db DBTX, olderThanSeconds float64) error {
-	_, err := db.Exec(ctx, sysAttachmentUploadDeleteAbandoned, olderThanSeconds)
-	return err
+type SysAttachmentUploadDeleteAbandonedParams struct {
+	OlderThanSeconds float64
+	UploadsMax       int32
+}
+
+// Removes some of what uploads left that never became complete. One that is just
+// being completed is passed over.
+func (q *Queries) SysAttachmentUploadDeleteAbandoned(ctx context.Context, db DBTX, arg SysAttachmentUploadDeleteAbandonedParams) (int64, error) {
+	result, err := db.Exec(ctx, sysAttachmentUploadDeleteAbandoned, arg.OlderThanSeconds, arg.UploadsMax)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -39,3 +39,12 @@ SELECT minute, client_id, status, reason, count FROM (
     ORDER BY r.minute DESC LIMIT @count_max
 ) newest
 ORDER BY minute, status, reason;
+
+-- name: SysAuditRefusalDeleteOld :execrows
+-- Forgets some of the counts of minutes that are over for the given number of seconds.
+DELETE FROM audit_refusals r
+WHERE r.ctid = ANY(ARRAY(
+    SELECT o.ctid FROM audit_refusals o
+    WHERE o.minute < now() - make_interval(secs => @older_than_seconds::float8)
+    ORDER BY o.minute LIMIT @counts_max
+    FOR UPDATE SKIP LOCKED));

@@ -188,6 +188,29 @@ func (q *Queries) SysAuditRefusalAdd(ctx context.Context, db DBTX, arg SysAuditR
 	return err
 }
 
+const sysAuditRefusalDeleteOld = `-- name: SysAuditRefusalDeleteOld :execrows
+DELETE FROM audit_refusals r
+WHERE r.ctid = ANY(ARRAY(
+    SELECT o.ctid FROM audit_refusals o
+    WHERE o.minute < now() - make_interval(secs => $1::float8)
+    ORDER BY o.minute LIMIT $2
+    FOR UPDATE SKIP LOCKED))
+`
+
+type SysAuditRefusalDeleteOldParams struct {
+	OlderThanSeconds float64
+	CountsMax        int32
+}
+
+// Forgets some of the counts of minutes that are over for the given number of seconds.
+func (q *Queries) SysAuditRefusalDeleteOld(ctx context.Context, db DBTX, arg SysAuditRefusalDeleteOldParams) (int64, error) {
+	result, err := db.Exec(ctx, sysAuditRefusalDeleteOld, arg.OlderThanSeconds, arg.CountsMax)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const sysAuditRefusalList = `-- name: SysAuditRefusalList :many
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count

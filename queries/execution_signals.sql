@@ -20,8 +20,12 @@ WHERE tenant_id = @tenant_id AND execution_id = @execution_id AND attempt = @att
 SELECT count(*) FROM execution_signals
 WHERE tenant_id = @tenant_id AND execution_id = @execution_id AND attempt = @attempt;
 
--- name: SysExecutionSignalDeleteOld :exec
--- Signals of executions that have ended or are gone.
+-- name: SysExecutionSignalDeleteOld :execrows
+-- Some of the signals of executions that have ended or are gone.
 DELETE FROM execution_signals s
-WHERE s.created_at < @before::timestamptz
-  AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = s.execution_id AND e.status IN ('pending', 'running'));
+WHERE s.ctid = ANY(ARRAY(
+    SELECT o.ctid FROM execution_signals o
+    WHERE o.created_at < @before::timestamptz
+      AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = o.execution_id AND e.status IN ('pending', 'running'))
+    ORDER BY o.created_at LIMIT @signals_max
+    FOR UPDATE SKIP LOCKED));

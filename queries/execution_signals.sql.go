@@ -122,14 +122,26 @@ func (q *Queries) ExecutionSignalList(ctx context.Context, db DBTX, arg Executio
 	return items, nil
 }
 
-const sysExecutionSignalDeleteOld = `-- name: SysExecutionSignalDeleteOld :exec
+const sysExecutionSignalDeleteOld = `-- name: SysExecutionSignalDeleteOld :execrows
 DELETE FROM execution_signals s
-WHERE s.created_at < $1::timestamptz
-  AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = s.execution_id AND e.status IN ('pending', 'running'))
+WHERE s.ctid = ANY(ARRAY(
+    SELECT o.ctid FROM execution_signals o
+    WHERE o.created_at < $1::timestamptz
+      AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = o.execution_id AND e.status IN ('pending', 'running'))
+    ORDER BY o.created_at LIMIT $2
+    FOR UPDATE SKIP LOCKED))
 `
 
-// Signals of executions that have ended or are gone.
-func (q *Queries) SysExecutionSignalDeleteOld(ctx context.Context, db DBTX, before time.Time) error {
-	_, err := db.Exec(ctx, sysExecutionSignalDeleteOld, before)
-	return err
+type SysExecutionSignalDeleteOldParams struct {
+	Before     time.Time
+	SignalsMax int32
+}
+
+// Some of the signals of executions that have ended or are gone.
+func (q *Queries) SysExecutionSignalDeleteOld(ctx context.Context, db DBTX, arg SysExecutionSignalDeleteOldParams) (int64, error) {
+	result, err := db.Exec(ctx, sysExecutionSignalDeleteOld, arg.Before, arg.SignalsMax)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

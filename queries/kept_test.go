@@ -55,7 +55,9 @@ func TestSignalsOfWhatGoesOnAreKept(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, rows)
 	}
-	require.NoError(t, q.SysExecutionSignalDeleteOld(t.Context(), tx, time.Now().Add(time.Hour)))
+	rows, err := q.SysExecutionSignalDeleteOld(t.Context(), tx, queries.SysExecutionSignalDeleteOldParams{Before: time.Now().Add(time.Hour), SignalsMax: 100})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, rows)
 	var kept []string
 	require.NoError(t, tx.QueryRow(t.Context(), `SELECT array_agg(task_path ORDER BY task_path) FROM execution_signals WHERE tenant_id = $1`, tenantID).Scan(&kept))
 	require.Equal(t, []string{"pending", "running"}, kept)

@@ -128,20 +128,18 @@ func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) e
 	return nil
 }
 
-// sweepPart is how many keys a statement forgets. A day has millions: one statement
-// for all would run for minutes, and begin anew with the next process.
+// sweepPart is how many keys a statement forgets.
 const sweepPart = 10_000
 
 // Sweep forgets the keys that have expired.
 func Sweep(ctx context.Context, db queries.DBTX) error {
-	for forgotten := int64(sweepPart); forgotten == sweepPart; {
-		var err error
-		forgotten, err = queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
-			OlderThanSeconds: TTL.Seconds(), KeysMax: sweepPart,
+	err := postgres.ByParts(sweepPart, func(keysMax int32) (int64, error) {
+		return queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
+			OlderThanSeconds: TTL.Seconds(), KeysMax: keysMax,
 		})
-		if err != nil {
-			return postgres.Translate(fmt.Errorf("forget idempotency keys: %w", err))
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("forget idempotency keys: %w", err)
 	}
 	return nil
 }

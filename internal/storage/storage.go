@@ -87,15 +87,27 @@ func (s *Store) Announce(ctx context.Context, db queries.DBTX, tenantID uuid.UUI
 	return a, nil
 }
 
+// What a statement of a sweep removes. An upload has its bytes with it.
+const (
+	sweepPartUploads = 100
+	sweepPartFiles   = 10_000
+)
+
 // Sweep removes, for all tenants, what broken uploads left behind a day ago, and
 // the files that were announced a day ago and never came. ctx is the system's.
 func (s *Store) Sweep(ctx context.Context) error {
 	age := abandonedAfter.Seconds()
-	if err := s.q.SysAttachmentUploadDeleteAbandoned(ctx, s.pool, age); err != nil {
-		return postgres.Translate(fmt.Errorf("remove abandoned uploads: %w", err))
+	err := postgres.ByParts(sweepPartUploads, func(uploadsMax int32) (int64, error) {
+		return s.q.SysAttachmentUploadDeleteAbandoned(ctx, s.pool, queries.SysAttachmentUploadDeleteAbandonedParams{OlderThanSeconds: age, UploadsMax: uploadsMax})
+	})
+	if err != nil {
+		return fmt.Errorf("remove abandoned uploads: %w", err)
 	}
-	if err := s.q.SysAttachmentDeleteAbandoned(ctx, s.pool, age); err != nil {
-		return postgres.Translate(fmt.Errorf("remove announced files: %w", err))
+	err = postgres.ByParts(sweepPartFiles, func(filesMax int32) (int64, error) {
+		return s.q.SysAttachmentDeleteAbandoned(ctx, s.pool, queries.SysAttachmentDeleteAbandonedParams{OlderThanSeconds: age, FilesMax: filesMax})
+	})
+	if err != nil {
+		return fmt.Errorf("remove announced files: %w", err)
 	}
 	return nil
 }

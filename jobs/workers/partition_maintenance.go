@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"tranche/internal/audit"
 	"tranche/internal/idempotency"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
@@ -17,6 +18,9 @@ import (
 // PartitionMonthsAhead is how many months' partitions exist beforehand, so that
 // a service whose maintenance stands still goes on for that long.
 const PartitionMonthsAhead = 3
+
+// signalsPart is how many signals a statement removes.
+const signalsPart = 10_000
 
 // signalKeep is how long a signal is kept after it came, at least.
 const signalKeep = 24 * time.Hour
@@ -29,8 +33,8 @@ type partitionMaintenance struct {
 
 // Work makes the partitions that do not exist yet, drops those that are past
 // their retention, and sweeps what is of no use any more: idempotency keys,
-// uploads that broke off, files that never came, and signals of executions that
-// have ended.
+// uploads that broke off, files that never came, counts of refused requests, and signals
+// of executions that have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
 	if err := queries.New().SysExecutionPartitionsProvide(ctx, w.pool, PartitionMonthsAhead); err != nil {
@@ -47,5 +51,12 @@ func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.Par
 	if err := storage.New(w.pool).Sweep(ctx); err != nil {
 		return err
 	}
-	return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, job.CreatedAt.Add(-signalKeep))
+	if err := audit.SweepRefusals(ctx, w.pool); err != nil {
+		return err
+	}
+	return postgres.ByParts(signalsPart, func(signalsMax int32) (int64, error) {
+		return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, queries.SysExecutionSignalDeleteOldParams{
+			Before: job.CreatedAt.Add(-signalKeep), SignalsMax: signalsMax,
+		})
+	})
 }

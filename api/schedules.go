@@ -47,6 +47,7 @@ type ScheduleRecord struct {
 	UTCDeltaHours int         `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"-5"`
 	NextRunAt     Timestamp   `json:"nextRunAt" doc:"The next time it runs."`
 	Input         *JSONObject `json:"input,omitempty" doc:"**[ext]** What each execution runs on, the defaults of the inputSchema filled in; for callers with executions:data."`
+	Reason        string      `json:"reason,omitempty" doc:"**[ext]** Why it starts nothing: another version of the service wrote what it starts, and this one cannot read that. Configuring it anew helps." example:"what it starts cannot be read"`
 }
 
 // BatchScheduleRecord is a configured schedule of batches.
@@ -54,6 +55,7 @@ type BatchScheduleRecord struct {
 	Cron          string    `json:"cron" doc:"When it runs." example:"0 22 1 * *"`
 	UTCDeltaHours int       `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"0"`
 	NextRunAt     Timestamp `json:"nextRunAt" doc:"The next time it runs."`
+	Reason        string    `json:"reason,omitempty" doc:"**[ext]** Why it starts nothing: another version of the service wrote what it starts, and this one cannot read that. Configuring it anew helps." example:"what it starts cannot be read"`
 	BatchScheduleContent
 }
 
@@ -255,14 +257,14 @@ func schedules(workflowID string, configured []schedule.Schedule, p identity.Pri
 	showsData := p.Has(identity.ScopeExecutionsData)
 	for _, c := range configured {
 		if c.Slot == schedule.Single {
-			answer.Schedule = &ScheduleRecord{Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt)}
-			if showsData {
+			answer.Schedule = &ScheduleRecord{Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt), Reason: c.Reason}
+			if showsData && c.Reason == "" {
 				answer.Schedule.Input = &JSONObject{c.Input}
 			}
 			continue
 		}
 		answer.ScheduleBatch = &BatchScheduleRecord{
-			Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt),
+			Cron: c.Cron, UTCDeltaHours: c.UTCDeltaHours, NextRunAt: stamp(c.NextRunAt), Reason: c.Reason,
 			BatchScheduleContent: BatchScheduleContent{Label: c.Batch.Label, AttachmentFileNames: c.Batch.Files},
 		}
 		if showsData {

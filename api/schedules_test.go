@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -238,4 +239,32 @@ func TestSchedulesRun(t *testing.T) {
 	require.NotNil(t, shown.Value("firings[2]"), "the history stays")
 	c.Post(t, configurePath, scheduled(id, `"schedule":{"cron":"* * * * *","input":{"amount":1}}`)).
 		ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
+}
+
+// A schedule whose content another version of the program wrote is shown as far as
+// it can be read, and hides neither the other one nor the firings.
+func TestUnreadableSchedule(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	id := publishScheduled(t, c)
+	const single, batch = `"schedule":{"cron":"0 0 29 2 *","input":{"amount":1}}`, `"scheduleBatch":{"cron":"0 0 29 2 *","label":"x"}`
+	c.Post(t, configurePath, scheduled(id, single+","+batch)).Expect(http.StatusOK)
+	for _, other := range []struct{ slot, write, readable, repair string }{
+		{"schedule", `UPDATE schedules SET input = '{"amount":1,"amount":2}' WHERE workflow_id = $1 AND slot = 'schedule'`, "scheduleBatch", single},
+		{"scheduleBatch", `UPDATE schedules SET batch = '{"label":["x"]}' WHERE workflow_id = $1 AND slot = 'scheduleBatch'`, "schedule", batch},
+	} {
+		before := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
+		_, err := s.Pool.Exec(t.Context(), other.write, id)
+		require.NoError(t, err)
+		got := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
+		require.Equal(t, before.Value(other.readable), got.Value(other.readable))
+		require.Equal(t, map[string]any{
+			"cron": "0 0 29 2 *", "utcDeltaHours": json.Number("0"), "nextRunAt": before.Value(other.slot + ".nextRunAt"), "reason": "what it starts cannot be read",
+		}, got.Value(other.slot))
+		require.Equal(t, []any{}, got.Value("firings"))
+
+		repaired := c.Post(t, configurePath, scheduled(id, other.repair)).Expect(http.StatusOK)
+		require.Equal(t, before.Value(other.slot), repaired.Value(other.slot))
+	}
 }

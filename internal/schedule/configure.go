@@ -217,7 +217,8 @@ func (s *Service) list(ctx context.Context, tenantID, workflowID uuid.UUID) ([]S
 			NextRunAt: row.NextRunAt,
 		}
 		if err := schedules[i].decode(row.Input, row.Batch); err != nil {
-			return nil, err
+			s.Log.WarnContext(ctx, "a schedule cannot be read", "workflow", workflowID, "slot", row.Slot, "error", err)
+			schedules[i].Reason = unreadable
 		}
 	}
 	return schedules, nil

@@ -105,7 +105,7 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 		if !fires {
 			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(putOffWait)
 		} else if err := f.setting.decode(row.Input, row.Batch); err != nil {
-			f.status, f.reason, f.next = Failed, "what it starts cannot be read", now.Add(putOffWait)
+			f.status, f.reason, f.next = Failed, unreadable, now.Add(putOffWait)
 		}
 	}
 	return firings, nil

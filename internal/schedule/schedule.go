@@ -62,7 +62,14 @@ type BatchContent struct {
 type Schedule struct {
 	Setting
 	NextRunAt time.Time
+	// Reason says why it starts nothing; empty where it does. Setting is without what
+	// it starts then.
+	Reason string
 }
+
+// unreadable is the reason of a schedule whose content only another version of the
+// program can have written.
+const unreadable = "what it starts cannot be read"
 
 // Status is what came of a firing.
 type Status string

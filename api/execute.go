@@ -30,6 +30,8 @@ const (
 	waitSecondsMax = 60
 )
 
+const preferenceAppliedHeader = "Preference-Applied"
+
 // ExecutionResult is how an execution ended (section 2.3).
 type ExecutionResult struct {
 	ExecutionID  string            `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
@@ -111,7 +113,7 @@ func executeRoutes(s *Server) {
 			"whenever an execution was recorded, also when it failed; an asynchronous one, or a call that prefers so, answers 202 with the record of the execution. " +
 			"A workflow is synchronous unless its executionMode or a waiting task says otherwise. A caller who goes away does not stop the execution.",
 		scope: identity.ScopeExecutionsRun, category: single, bodyMax: bodyMaxExecute,
-		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},
+		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict, prefers: true},
 		bodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
 		requestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
 		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
@@ -128,9 +130,11 @@ func executeRoutes(s *Server) {
 // huma.Resolver.
 func (in *executeInput) Resolve(ctx huma.Context) []error {
 	r, _ := humachi.Unwrap(ctx)
-	in.Prefer = strings.Join(r.Header.Values("Prefer"), ",")
+	in.Prefer = preferOf(r)
 	return nil
 }
+
+func preferOf(r *http.Request) string { return strings.Join(r.Header.Values("Prefer"), ",") }
 
 // execute runs a workflow for one subject.
 func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput, error) {
@@ -303,6 +307,16 @@ func (p preference) applied() string {
 	default:
 		return ""
 	}
+}
+
+// preferenceReplayed is the header Preference-Applied of a kept answer: what the
+// repeated request prefers, unless that is respond-async and the answer a result.
+func preferenceReplayed(prefer string, status int) []string {
+	p, err := parsePrefer(prefer)
+	if applied := p.applied(); err == nil && applied != "" && (!p.async || status == http.StatusAccepted) {
+		return []string{applied}
+	}
+	return nil
 }
 
 // executionResult is the answer for a result.

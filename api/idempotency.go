@@ -38,9 +38,14 @@ type idempotence struct {
 	// location, unless empty, is what comes before the id of the answer in the
 	// Location of what was made.
 	location string
+	// prefers says that the operation takes Prefer.
+	prefers bool
 }
 
-type idempotencyKeyKey struct{}
+type (
+	idempotencyKeyKey struct{}
+	preferKey         struct{}
+)
 
 // idempotencyKey returns the key of the request, nil without one.
 func idempotencyKey(ctx context.Context) *idempotency.Key {
@@ -78,6 +83,7 @@ func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
 		TenantID: p.TenantID, ClientID: p.ClientID, Text: text,
 		Fingerprints: idempotency.NewFingerprints(hash, s.config.FingerprintKeys),
 	}
+	ctx = huma.WithValue(ctx, preferKey{}, preferOf(r))
 	next(huma.WithValue(ctx, idempotencyKeyKey{}, key))
 }
 
@@ -196,6 +202,9 @@ func (s *Server) errorAnswer(ctx context.Context, op *operation, err error) erro
 			return s.problem(ctx, fmt.Errorf("read a kept answer: %w", err))
 		}
 		header.Set("Location", op.idempotent.location+made.ID)
+	}
+	if text, _ := ctx.Value(preferKey{}).(string); op.idempotent.prefers {
+		header[preferenceAppliedHeader] = preferenceReplayed(text, answer.Status)
 	}
 	return &replayed{answer, header}
 }

@@ -199,3 +199,37 @@ func TestIdempotencyKeepsTheFirstAnswer(t *testing.T) {
 	require.Equal(t, "true", replayed.Header.Get("Idempotency-Replayed"))
 	require.JSONEq(t, string(failed.Body), string(replayed.Body))
 }
+
+// A kept answer says which preference of the repeated request it follows.
+func TestIdempotencyReplaysPreferences(t *testing.T) {
+	t.Parallel()
+	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, sumWorkflow)
+	for name, tc := range map[string]struct {
+		first, again string
+		status       int
+		applied      string
+	}{
+		"asynchronous":       {"respond-async", "respond-async", http.StatusAccepted, "respond-async"},
+		"waited":             {"wait=30", "wait=30", http.StatusOK, "wait=30"},
+		"none":               {"", "", http.StatusOK, ""},
+		"asked for no more":  {"respond-async", "", http.StatusAccepted, ""},
+		"asked for too late": {"", "respond-async", http.StatusOK, ""},
+		"unknown":            {"handling=strict", "handling=strict", http.StatusOK, ""},
+		"malformed":          {"wait=5", "wait=0", http.StatusOK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := func(prefer string) *apitest.Answer {
+				return c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), key(name), apitest.Header{Name: "Prefer", Value: prefer}).Expect(tc.status)
+			}
+			first, again := call(tc.first), call(tc.again)
+			require.Equal(t, first.Body, again.Body)
+			require.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
+			require.Equal(t, tc.applied, again.Header.Get("Preference-Applied"))
+			if tc.first == tc.again {
+				require.Equal(t, tc.applied, first.Header.Get("Preference-Applied"))
+			}
+		})
+	}
+}

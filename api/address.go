@@ -31,10 +31,13 @@ func (s *Server) addressOf(r *http.Request) string {
 	return address.String()
 }
 
-// parseHop reads an entry of X-Forwarded-For, to which some proxies add the port.
+// parseHop reads an entry of X-Forwarded-For, to which some proxies add the port and
+// others only the brackets of an address by IPv6.
 func parseHop(text string) (netip.Addr, error) {
-	if hop, err := netip.ParseAddrPort(text); err == nil {
-		return hop.Addr(), nil
+	for _, form := range []string{text, text + ":0"} {
+		if hop, err := netip.ParseAddrPort(form); err == nil {
+			return hop.Addr(), nil
+		}
 	}
 	return netip.ParseAddr(text)
 }

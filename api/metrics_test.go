@@ -1,11 +1,14 @@
 package api_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,4 +139,58 @@ func (m metricsRead) value(t *testing.T, name string, labels ...string) float64 
 	}
 	require.Fail(t, "no such series", "%s %q in\n%s", name, labels, m.text)
 	return 0
+}
+
+// Items count also where they end without a run: refused by the input's schema,
+// cancelled with their batch before they began, or before they began again.
+func TestMetricsOfItemsThatDoNotRun(t *testing.T) {
+	t.Parallel()
+	const items = 300
+	answers := [2]chan struct{}{make(chan struct{}), make(chan struct{})} // to the calls of an attempt
+	var attempt atomic.Int32
+	begun := make(chan struct{}, 2*items)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		select {
+		case <-answers[attempt.Load()]:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(target.Close)
+	s, address := startWithMetrics(t)
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Call", "alias": "call", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+		"tasks": [{"id": "call", "type": "http-request", "config": {"method": "GET", "url": "`+target.URL+`"}}], "edges": []}`)).Expect(http.StatusCreated).Text("id")
+	c.Post(t, "/v2/workflows/"+id+"/publish", nil).Expect(http.StatusOK)
+
+	at := "/v1/execution-batches/" + c.Post(t, "/v1/workflows/call/v1/execute-batch",
+		apitest.Raw(`{"workflowInput": {"items": [{"n": "x"}`+strings.Repeat(`,{"n": 1}`, items-1)+`]}}`)).Expect(http.StatusAccepted).Text("executionBatchId")
+	count := func(status string) (n float64) {
+		_, err := fmt.Sscan(c.Get(t, at+"/items?per-page=1&status="+status).Expect(http.StatusOK).Text("pagination.total"), &n)
+		require.NoError(t, err)
+		return n
+	}
+	check := func(before map[string]float64) map[string]float64 {
+		<-begun // some have begun, and not all do before these have their answer
+		c.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
+		close(answers[attempt.Load()])
+		require.Eventually(t, func() bool { return c.Get(t, at).Expect(http.StatusOK).Text("status") == "cancelled" }, 30*time.Second, 50*time.Millisecond)
+		ended := map[string]float64{"completed": count("completed")} // those of the attempt before stay
+		for _, status := range []string{"failed", "cancelled"} {
+			ended[status] = before[status] + count(status)
+		}
+		got := readMetrics(t, address)
+		for status, n := range ended {
+			require.Positive(t, n, status)
+			require.InDelta(t, n, got.value(t, "tranche_executions_total", status), 0, status)
+		}
+		return ended
+	}
+	ended := check(nil)
+	for len(begun) > 0 {
+		<-begun
+	}
+	attempt.Store(1)
+	c.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusAccepted)
+	check(ended)
 }

@@ -163,7 +163,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_
   AND e.item_index >= @first_item::integer AND e.item_index < @end_item::integer
 ORDER BY e.item_index;
 
--- name: BatchItemsCancel :execrows
+-- name: BatchItemsCancel :one
 -- Ends some of the items that have not begun, and counts them. No row: none is left.
 WITH item AS (
     SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
@@ -182,7 +182,8 @@ WITH item AS (
 )
 UPDATE execution_batches b SET items_failed = b.items_failed + counted.items, updated_at = now()
 FROM counted
-WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0;
+WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
+RETURNING counted.items;
 
 -- name: BatchItemsListWaiting :many
 -- Items that have begun and that no process holds: they wait.

@@ -322,7 +322,7 @@ func (q *Queries) BatchItemListFound(ctx context.Context, db DBTX, arg BatchItem
 	return items, nil
 }
 
-const batchItemsCancel = `-- name: BatchItemsCancel :execrows
+const batchItemsCancel = `-- name: BatchItemsCancel :one
 WITH item AS (
     SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
     WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.batch_id = $2::uuid AND e.status = 'pending'
@@ -341,6 +341,7 @@ WITH item AS (
 UPDATE execution_batches b SET items_failed = b.items_failed + counted.items, updated_at = now()
 FROM counted
 WHERE b.tenant_id = $1 AND b.id = $2::uuid AND counted.items > 0
+RETURNING counted.items
 `
 
 type BatchItemsCancelParams struct {
@@ -353,17 +354,16 @@ type BatchItemsCancelParams struct {
 
 // Ends some of the items that have not begun, and counts them. No row: none is left.
 func (q *Queries) BatchItemsCancel(ctx context.Context, db DBTX, arg BatchItemsCancelParams) (int64, error) {
-	result, err := db.Exec(ctx, batchItemsCancel,
+	row := db.QueryRow(ctx, batchItemsCancel,
 		arg.TenantID,
 		arg.BatchID,
 		arg.ItemsMax,
 		arg.StatusCode,
 		arg.Result,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var items int64
+	err := row.Scan(&items)
+	return items, err
 }
 
 const batchItemsCheckpoint = `-- name: BatchItemsCheckpoint :many

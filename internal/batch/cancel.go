@@ -74,15 +74,16 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 		return false, err
 	}
 	for {
-		rows, err := s.q.BatchItemsCancel(ctx, s.Pool, queries.BatchItemsCancelParams{
+		items, err := s.q.BatchItemsCancel(ctx, s.Pool, queries.BatchItemsCancelParams{
 			TenantID: tenantID, BatchID: batchID, ItemsMax: cancelChunkItems, StatusCode: int32(outcome.StatusCode), Result: result,
 		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			break
+		}
 		if err != nil {
 			return false, postgres.Translate(fmt.Errorf("cancel items of batch %s: %w", batchID, err))
 		}
-		if rows == 0 {
-			break
-		}
+		s.Executions.NoteEnded(outcome.Status, int(items))
 	}
 	batch, err := s.Get(ctx, tenantID, batchID)
 	if err != nil {
@@ -173,7 +174,10 @@ func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, 
 	if err != nil {
 		return err
 	}
-	_, err = s.recordChunk(ctx, c, items, func() {})
+	isRecorded, err := s.recordChunk(ctx, c, items, func() {})
+	if isRecorded {
+		s.Executions.NoteEnded(engine.StatusCancelled, len(items))
+	}
 	return err
 }
 

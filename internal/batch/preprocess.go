@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tranche/internal/catalog"
+	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/itemfile"
 	"tranche/internal/postgres"
@@ -118,6 +119,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 			if rows == 0 {
 				return errOvertaken
 			}
+			s.Executions.NoteEnded(engine.StatusFailed, int(chunk.Failed))
 		}
 		return nil
 	})

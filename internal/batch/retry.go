@@ -279,6 +279,9 @@ func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32)
 	if err != nil {
 		return false, postgres.Translate(fmt.Errorf("make items of batch %s ready: %w", r.batchID, err))
 	}
+	if batches > 0 {
+		s.Executions.NoteEnded(engine.StatusFailed, len(p.RefusedIds))
+	}
 	return batches > 0, nil
 }
 

@@ -41,8 +41,8 @@ type Config struct {
 	// any: for those that nobody waits for.
 	Gather time.Duration
 	// Ended, unless nil, is told of every execution that this service brought to an end,
-	// again if the end has to be written again.
-	Ended func(engine.Status)
+	// again if the end has to be written again; of many at once by their number.
+	Ended func(engine.Status, int)
 	// Callers are those who wait for Run, of all services of the process; nil is those
 	// of this one alone.
 	Callers *Callers

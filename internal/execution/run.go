@@ -117,8 +117,14 @@ func finished(r *run, outcome *engine.Outcome) (*Finished, error) {
 	if f.State, err = r.engine.State.JSON(); err != nil {
 		return nil, fmt.Errorf("write the state of execution %s: %w", r.id, err)
 	}
-	if ended := r.service.Ended; ended != nil {
-		ended(outcome.Status)
-	}
+	r.service.NoteEnded(outcome.Status, 1)
 	return f, nil
+}
+
+// NoteEnded tells Ended of executions; of those too that ended without a run, by
+// whoever has recorded that.
+func (s *Service) NoteEnded(status engine.Status, n int) {
+	if s.Ended != nil {
+		s.Ended(status, n)
+	}
 }

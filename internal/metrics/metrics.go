@@ -60,7 +60,7 @@ func New() *Metrics {
 			Name: "tranche_call_duration_seconds", Help: "How long requests to others took, answered or not.", Buckets: buckets,
 		}),
 		executions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tranche_executions_total", Help: "Executions that this process brought to an end, items of batches too, but for those that ended with the cancelling of their batch; one whose end had to be written again counts twice.",
+			Name: "tranche_executions_total", Help: "Executions that this process brought to an end, items of batches too; one whose end had to be written again counts twice.",
 		}, []string{"status"}),
 	}
 	m.registry.MustRegister(
@@ -110,8 +110,10 @@ func (m *Metrics) Call(outcome string, took time.Duration) {
 	m.callTimes.Observe(took.Seconds())
 }
 
-// Execution counts one that has ended.
-func (m *Metrics) Execution(status string) { m.executions.WithLabelValues(status).Inc() }
+// Executions counts some that have ended.
+func (m *Metrics) Executions(status string, n int) {
+	m.executions.WithLabelValues(status).Add(float64(n))
+}
 
 // Watch shows how much of a pool of database connections is in use.
 func (m *Metrics) Watch(name string, pool *pgxpool.Pool) {

@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 	m.Request("GET", "/v1/executions", http.StatusOK, time.Second)
 	m.Job("k", nil, time.Second)
 	m.Call("2xx", time.Second)
-	m.Execution("completed")
+	m.Executions("completed", 1)
 	problems, err := promlint.New(strings.NewReader(read(t, m))).Lint()
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -120,7 +120,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
 		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
-		Ended:     func(status engine.Status) { s.metrics.Execution(string(status)) },
+		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{

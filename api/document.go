@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/swaggest/swgui/v5emb"
 
 	"tranche/internal/identity"
 )
@@ -220,38 +219,7 @@ func (s *Server) documentRoutes() {
 		w.Header().Set("Content-Type", jsonType)
 		_, _ = w.Write(s.Document())
 	})
-	page := v5emb.New("Tranche", documentPath, docsPath+"/")
-	s.router.Get(docsPath, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, docsPath+"/", http.StatusMovedPermanently)
-	})
-	s.router.Get(docsPath+"/*", func(w http.ResponseWriter, r *http.Request) {
-		asset := &assetWriter{ResponseWriter: w}
-		if page.ServeHTTP(asset, r); asset.missing {
-			s.notFound(w, r)
-		}
-	})
-}
-
-// assetWriter holds back the page's own answer for an asset that it does not
-// have, which has not the form of the contract.
-type assetWriter struct {
-	http.ResponseWriter
-	missing bool
-}
-
-// WriteHeader sends every status but 404.
-func (w *assetWriter) WriteHeader(status int) {
-	if w.missing = status == http.StatusNotFound; !w.missing {
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-// Write sends what belongs to a status that was sent.
-func (w *assetWriter) Write(data []byte) (int, error) {
-	if w.missing {
-		return len(data), nil
-	}
-	return w.ResponseWriter.Write(data)
+	s.docsRoutes()
 }
 
 // hasETag reports whether an If-None-Match header names etag, by the weak

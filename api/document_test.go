@@ -205,13 +205,22 @@ func TestDocumentIsServed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get("/docs/nothing.js").Code)
 	page := get("/docs/")
 	require.Equal(t, http.StatusOK, page.Code)
-	require.Contains(t, page.Body.String(), "/openapi.json")
-	assets := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
-	require.NotEmpty(t, assets)
+	text := page.Body.String()
+	assets := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(text, -1)
+	require.Len(t, assets, 5)
 	for _, asset := range assets {
 		require.True(t, strings.HasPrefix(asset[1], "/docs/"), "%s is not ours, and the page must work offline", asset[1])
-		require.Equal(t, http.StatusOK, get(asset[1]).Code, asset[1])
+		file := get(asset[1])
+		require.Equal(t, http.StatusOK, file.Code, asset[1])
+		require.Equal(t, page.Header().Get("Content-Security-Policy"), file.Header().Get("Content-Security-Policy"))
 	}
+	require.Contains(t, get("/docs/page.js").Body.String(), `"/openapi.json"`)
+
+	// What the policy forbids the page does not have: scripts and styles within it.
+	require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", page.Header().Get("Content-Security-Policy"))
+	require.NotRegexp(t, `(?i)<style|\sstyle=|\son\w+=|javascript:|<(base|form|iframe|object|embed)`, text)
+	require.Len(t, regexp.MustCompile(`<script[^>]*>`).FindAllString(text, -1), len(regexp.MustCompile(`<script src="[^"]+"></script>`).FindAllString(text, -1)))
 }
 
 func escape(segment string) string {

@@ -48,8 +48,10 @@ func TestEveryPropertyHasAColumn(t *testing.T) {
 	tables := run(`{"workflowInput": {"items": [{"a.b": "1", "a": {"b": "2"}, "_row": "3", "a\\": {"b": "4"}},
 		{"a.b": "5", "a": {"b": "6"}, "_row": "7", "a\\": {"b": "8"}, "n": "x"}]}}`)
 	results := tables["results.csv"]
-	require.Equal(t, []string{"input._row", "input.a.b", `input.a\.b`, `input.a\\.b`, "input.n",
-		"output..d", "output.c.d", `output.c\.d`, "output.d", "errorMessage"}, results[0][6:])
+	require.Equal(t, []string{
+		"input._row", "input.a.b", `input.a\.b`, `input.a\\.b`, "input.n",
+		"output..d", "output.c.d", `output.c\.d`, "output.d", "errorMessage",
+	}, results[0][6:])
 	require.Equal(t, []string{"3", "2", "1", "4", "", "3", "2", "1", "4", ""}, results[1][6:])
 	require.Equal(t, []string{"7", "6", "5", "8", "x"}, results[2][6:11])
 	failed := tables["failed.csv"]

@@ -102,8 +102,11 @@ var evaluated = map[string][][2]string{
 		{`1.10 * 3`, `3.3`},
 		{`1 / 3`, `0.3333333333333333333333333333333333`},
 		{`2 / 3`, `0.6666666666666666666666666666666667`},
+		{`14345946211162983565 / 4194304`, `3420340111532.922641038894653320312`}, // a half, to the even neighbour
+		{`12992844599556312555 / 4194304`, `3097735547913.625849485397338867188`},
 		{`10 / 4`, `2.5`},
 		{`7 % 3`, `1`},
+		{`1e40 % 7`, `4`},
 		{`-7 % 3`, `-1`},
 		{`5.5 % 2`, `1.5`},
 		{`2 ** 10`, `1024`},
@@ -121,8 +124,10 @@ var evaluated = map[string][][2]string{
 		{`1 - 1.00`, `0`},
 		{`input.big + 0`, `12345678901234567890.123456789`},
 		{`9007199254740993 + 0`, `9007199254740993`},
+		{`9999999999999999999 + 1`, `10000000000000000000`},
 		{`100000000000000000000 + 1`, `100000000000000000001`},
 		{`1e400 / 1e399`, `10`},
+		{`1e-399 / 10`, `1e-400`},
 		{`1e120 * 1`, `1e+120`},
 		{`1e99 * 1`, `1` + strings.Repeat("0", 99)},
 		{`1e-120 * 1`, `1e-120`},
@@ -149,6 +154,7 @@ var evaluated = map[string][][2]string{
 		{`[1, 2.0] == [1.0, 2]`, `true`},
 		{`{"a": [1]} == {"a": [1.0]}`, `true`},
 		{`{"a": 1} == {"b": 1}`, `false`},
+		{`{"a": null} == {"b": null}`, `false`},
 		{`[1] == [1, 2]`, `false`},
 		{`[1] == {}`, `false`},
 		{`date("2026-01-31") == "2026-01-31"`, `true`},
@@ -219,7 +225,7 @@ var evaluated = map[string][][2]string{
 		{`3 not in [1, 2]`, `true`},
 		{`"a" in ["a"]`, `true`},
 		{`null in [null]`, `true`},
-		{`"score" in input`, `true`},
+		{`"score" in input and "none" in input`, `true`},
 		{`1 in {"1": 1}`, `false`},
 		{`1 in null`, `false`},
 		{`[1] in [[1.0]]`, `true`},
@@ -278,6 +284,8 @@ var evaluated = map[string][][2]string{
 		{`ceil(0.001)`, `1`},
 		{`floor(-0.00001, 2)`, `-0.01`},
 		{`floor(0.001)`, `0`},
+		{`[round(2.50000000000000000001), ceil(2.00000000000000000001), floor(-2.00000000000000000001)]`, `[3,3,-3]`},
+		{`[round(1e-39), ceil(1e-39), floor(-1e-39)]`, `[0,1,-1]`},
 		{`abs(-1.50)`, `1.5`},
 		{`abs(1.50)`, `1.50`},
 		{`sum([0.1, 0.2])`, `0.3`},
@@ -290,6 +298,7 @@ var evaluated = map[string][][2]string{
 		{`median([4, 1, 2, 3])`, `2.5`},
 		{`min(3, 1.50, 2)`, `1.50`},
 		{`max([1, 3.0, 2])`, `3.0`},
+		{`[max(1.0, 1), min([1.0, 1])]`, `[1.0,1.0]`},
 		{`max([])`, `null`},
 		{`min("b", "a")`, `"a"`},
 		{`max(date("2026-01-01"), "2026-01-02")`, `"2026-01-02"`},
@@ -297,6 +306,8 @@ var evaluated = map[string][][2]string{
 		{`pow(1.05, 2)`, `1.1025`},
 		{`pow(2, -1)`, `0.5`},
 		{`round(pmt(0.01, 12, 1000), 2)`, `88.85`},
+		{`pmt(0.0125, 48, 25000)`, `695.7687066619061801441010399954498`},
+		{`pmt(1e-12, 12, 1200)`, `100.0000000006500000000011916666667`},
 		{`pmt(0, 12, 1200)`, `100`},
 		{`pmt(1e-60, 12, 1200)`, `100`},
 		{`number("1.10")`, `1.10`},
@@ -332,6 +343,7 @@ var evaluated = map[string][][2]string{
 		{`groupBy([1, 1.0, 2], #)`, `{"1":[1,1.0],"2":[2]}`},
 		{`sortBy(input.items, .price, "desc") | map(.tag)`, `["a","b","a"]`},
 		{`sortBy(input.items, .qty) | map(.qty)`, `[1,2,3]`},
+		{`sortBy(1..40, # % 2) == concat(filter(1..40, # % 2 == 0), filter(1..40, # % 2 == 1))`, `true`},
 		{`sort([3, 1.5, 2])`, `[1.5,2,3]`},
 		{`sort(["b", "a"], "desc")`, `["b","a"]`},
 		{`reduce(1..4, #acc + #)`, `10`},
@@ -345,9 +357,11 @@ var evaluated = map[string][][2]string{
 		{`first([])`, `null`},
 		{`take([1, 2, 3], 2)`, `[1,2]`},
 		{`take([1], 5)`, `[1]`},
-		{`reverse([1, 2])`, `[2,1]`},
+		{`reverse(input.scores)`, `[720,650.5,700]`},
 		{`concat([1], [2, 3])`, `[1,2,3]`},
 		{`flatten([1, [2, [3]]])`, `[1,2,3]`},
+		{`uniq([{"a": 1}, ["a", 1]])`, `[{"a":1},["a",1]]`},
+		{`len(reduce(1..64, [#acc], 1))`, `1`},
 		{`uniq([1, 1.0, "1", "1", [1], [1.0], {"a": 1}, {"a": 1.0}, null, null])`, `[1,"1",[1],{"a":1},null]`},
 	},
 	"objects": {
@@ -359,16 +373,20 @@ var evaluated = map[string][][2]string{
 		{`merge({"a": 1}, {"a": null, "b": null})`, `{"a":1}`},
 		{`merge({"a": {"b": 1}}, {"a": 5})`, `{"a":5}`},
 		{`merge({"a": {"b": 1}}, {"a": {"c": null}})`, `{"a":{"b":1}}`},
+		{`merge(input, {"nested": {"d": 2}}).nested`, `{"a-b":{"c":1},"d":2}`},
 		{`merge(null)`, `{}`},
 		{`map([null, true, 1.5, "x", now(), [], {}], type(#))`, `["null","boolean","number","string","string","array","object"]`},
 		{`type(now())`, `"date"`},
 	},
 	"dates": {
 		{`now()`, `"2026-01-31T08:30:00.123Z"`},
+		{`now() == "2026-01-31T08:30:00.123Z"`, `true`},
+		{`format("2026-01-31T23:30:00-02:00", "D.M.")`, `"1.2."`},
 		{`date("2026-01-31")`, `"2026-01-31T00:00:00.000Z"`},
 		{`date("2026-01-31T10:00:00+02:00")`, `"2026-01-31T08:00:00.000Z"`},
 		{`date("2026-01-31 10:00:00")`, `"2026-01-31T10:00:00.000Z"`},
 		{`date("31/01/2026", "DD/MM/YYYY")`, `"2026-01-31T00:00:00.000Z"`},
+		{`date("31/12/2026", "D/M/YYYY")`, `"2026-12-31T00:00:00.000Z"`},
 		{`date("1/2/2026 7:05", "D/M/YYYY H:mm")`, `"2026-02-01T07:05:00.000Z"`},
 		{`date("20260131T080000.123Z", "YYYYMMDDTHHmmss.SSSZ")`, `"2026-01-31T08:00:00.123Z"`},
 		{`dateAdd("2026-01-31", 1, "months")`, `"2026-02-28T00:00:00.000Z"`},
@@ -387,10 +405,10 @@ var evaluated = map[string][][2]string{
 		{`format(date("2026-01-05"), "DD/MM/YYYY HH:mm:ss.SSS 'at' D.M. H")`, `"05/01/2026 00:00:00.000 at 5.1. 0"`},
 		{`format("2026-01-05", "YYYYMMDD")`, `"20260105"`},
 		{`format(1234567.891, "#,##0.00")`, `"1,234,567.89"`},
-		{`format(0.125, "0.00")`, `"0.12"`},
+		{`format(0.125, "0.00") + " " + format(0.135, "0.00") + " " + format(-0.126, "0.00")`, `"0.12 0.14 -0.13"`},
 		{`format(-5, "$ 0.00 USD")`, `"$ -5.00 USD"`},
 		{`format(1.5, "0.##")`, `"1.5"`},
-		{`format(7, "000")`, `"007"`},
+		{`format(7, "000") + format(7, "00")`, `"00707"`},
 		{`format(7, ".00") + format(-1234.5, "€.00")`, `"7.00€-1234.50"`},
 		{`format(7, "Nr.000") + format(7, " Rs.0.00")`, `"Nr.007 Rs.7.00"`},
 		{`format(7, "Nº.000 ") + format(7, "v2.000")`, `"Nº.007 v2.007"`},
@@ -425,4 +443,23 @@ func TestEval(t *testing.T) {
 			require.Equal(t, before, encode(t, env.Input), "evaluation changes no input")
 		})
 	}
+}
+
+// An id is that of the execution, the task's path and the name, however often and by
+// whichever version of the program it is asked for.
+func TestUUIDsAreOfTheTasksRun(t *testing.T) {
+	t.Parallel()
+	x, err := expression.Compile(`uuid("a")`, expression.Scope{})
+	require.NoError(t, err)
+	seen := map[any]bool{}
+	for _, env := range []expression.Env{
+		{ExecutionID: "e1", Path: "score"}, {ExecutionID: "e2", Path: "score"},
+		{ExecutionID: "e1", Path: "each[0].score"}, {ExecutionID: "e1", Path: "each[1].score"},
+	} {
+		id, err := x.Eval(&env)
+		require.NoError(t, err)
+		seen[id] = true
+	}
+	require.Len(t, seen, 4)
+	require.Contains(t, seen, "5cc56ee7-3a3b-5df3-abf7-392b80ad8516", "an execution that goes on after an upgrade keeps its ids")
 }

@@ -37,6 +37,7 @@ func TestTemplate(t *testing.T) {
 		{`{{ "}}" }}`, `"}}"`},
 		{`{{ '}}' + "\"}}" }}`, `"}}\"}}"`},
 		{"{{ `}}` }}", `"}}"`},
+		{"{{ `\\` }}b", `"\\b"`},
 		{`{{ "{{" }}`, `"{{"`},
 		{`{{ 1 /* }} */ }}`, `1`},
 		{"{{ 1 // }}\n }}", `1`},
@@ -129,6 +130,32 @@ func TestTemplateParts(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, fieldPaths(t, template.Source(), all))
 }
 
+// What a template tells of itself decides where it may stand, and what has to be recorded
+// before it is evaluated.
+func TestTemplateTellsWhatItDependsOn(t *testing.T) {
+	t.Parallel()
+	for text, isConstant := range map[string]bool{
+		"x": true, "{{ 1 + 1 }}": true, `x{{ upper("a") }}`: true,
+		"x{{ input }}": false, "x{{ input.a }}": false, "x{{ custom.a }}": false, "x{{ item }}": false, "x{{ execution.id }}": false,
+		"x{{ tasks.t.output }}": false, "x{{ tasks.t }}": false, "x{{ $.a }}": false,
+		"x{{ now() }}": false, "x{{ uuid() }}": false, `x{{ callbackUrl("w") }}`: false,
+	} {
+		template, err := expression.CompileTemplate(text, all)
+		require.NoError(t, err)
+		_, ok := template.Constant()
+		require.Equal(t, isConstant, ok, text)
+		tree, faults := expression.CompileTree(map[string]any{"a": []any{text}}, all)
+		require.Empty(t, faults)
+		for _, refs := range []interface {
+			ReadsNow() bool
+			WaitRefs() []string
+		}{template, tree} {
+			require.Equal(t, strings.Contains(text, "now"), refs.ReadsNow(), text)
+			require.Equal(t, strings.Contains(text, "callbackUrl"), len(refs.WaitRefs()) == 1, text)
+		}
+	}
+}
+
 func TestTree(t *testing.T) {
 	t.Parallel()
 	env := environment(t)
@@ -144,6 +171,10 @@ func TestTree(t *testing.T) {
 	require.Equal(t, []string{"total"}, tree.FieldPaths())
 	_, ok := tree.Literal()
 	require.False(t, ok)
+	again, err := tree.Eval(&expression.Env{})
+	require.NoError(t, err)
+	require.Equal(t, `{"amount":null,"fixed":{"a":["b"]},"list":[1,null,{"deep":null}],"n":1.50,"text":"n=","{{ key }}":null}`, encode(t, again))
+	require.Contains(t, encode(t, v), `"amount":1.10`, "a result is changed by the next one")
 
 	for _, text := range []string{`null`, `1.10`, `"x"`, `{"a": ["b", 1]}`} {
 		tree, faults := expression.CompileTree(decode(t, text), all)

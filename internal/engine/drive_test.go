@@ -70,6 +70,7 @@ func TestRetry(t *testing.T) {
 		"not by default":  {`{}`, failsTimes(1, external(503, 0)), 0, 1, StatusFailed, nil},
 		"only what it is": {`{"retry":{"retryOn":["X"],"initialDelayMs":1000,"jitter":0}}`, failsTimes(1, own("X")), time.Second, 2, StatusCompleted, "done"},
 		"cannot in time":  {`{` + noJitter + `}`, failsTimes(1, external(429, time.Hour)), 0, 1, StatusFailed, nil},
+		"as time is over": {`{` + noJitter + `}`, failsTimes(1, external(429, time.Minute)), 0, 1, StatusFailed, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -346,61 +347,15 @@ func TestCheckpointFailureEndsTheDrive(t *testing.T) {
 	})
 }
 
-func TestSuspends(t *testing.T) {
+// A task begins with its condition: now() is the same in both.
+func TestATaskBeginsWithItsCondition(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{tasks: map[string]behaviour{"a": failsTimes(1, external(429, 30*time.Second)), "b": sleeps(10 * time.Second)}}
-		plan := w.plan(t, "start>a start>b a>c b>c", `a effect {`+noJitter+`}`, "b effect", "c pure")
-		state := NewState(plan, "e1")
-		begin := time.Now().UTC()
-		checkpoints := 0
-		store := func(context.Context, *State) error { checkpoints++; return nil }
-		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
-		require.NoError(t, err)
-		require.Nil(t, verdict.Outcome)
-		require.Equal(t, begin.Add(30*time.Second), verdict.WakeAt)
-		require.Equal(t, 10*time.Second, time.Since(begin), "what can run runs before the suspension")
-		require.Equal(t, 2, checkpoints)
-		require.Equal(t, map[string]Status{"a": StatusWaiting, "b": StatusCompleted, "c": StatusPending}, statuses(plan, state))
-
-		// Another process goes on, first too early, then in time.
-		state = copyOf(t, state)
-		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
-		require.NoError(t, err)
-		require.Equal(t, begin.Add(30*time.Second), verdict.WakeAt)
-		time.Sleep(17 * time.Second)
-		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
-		require.NoError(t, err)
-		require.Equal(t, 30*time.Second, time.Since(begin))
-		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
-		require.Equal(t, 2, state.Tasks[0].Attempt)
-	})
-}
-
-// TestProgramsMayWait drives a task type that waits: its program is run again
-// when the time has come, as the same attempt.
-func TestProgramsMayWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{tasks: map[string]behaviour{"a": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
-			until := call.Env.Now.Add(time.Hour)
-			if call.At.Before(until) {
-				return workflow.Result{WaitUntil: until}, nil
-			}
-			require.Equal(t, 1, call.Attempt)
-			return workflow.Result{Output: "waited"}, nil
-		}}}
-		plan := w.plan(t, "", `a pure {"waits":true}`)
-		require.Equal(t, workflow.ModeAsync, plan.Mode)
-		state := NewState(plan, "e1")
-		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, nil)
-		require.NoError(t, err)
-		require.Nil(t, verdict.Outcome)
-		time.Sleep(time.Until(verdict.WakeAt))
-		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
-		require.NoError(t, err)
-		require.Equal(t, map[string]any{"a": "waited"}, verdict.Outcome.Output)
-	})
+	plan := (&world{}).plan(t, "", `a effect {"when":"true"}`)
+	state, at := NewState(plan, "e1"), time.Unix(0, 0)
+	next(plan, state, &Event{Kind: EventStarted, At: at}, &actionBuffer{})
+	actions := next(plan, state, &Event{Kind: EventAdmitted, At: at.Add(time.Second)}, &actionBuffer{})
+	require.Equal(t, []Action{{Kind: ActionRun}}, actions)
+	require.Equal(t, at, state.Tasks[0].StartedAt)
 }
 
 func TestCancelAndShutdown(t *testing.T) {
@@ -460,6 +415,7 @@ func TestTakeOver(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 4, verdict.Outcome.TasksCompleted)
 		require.Equal(t, []time.Time{began}, seen)
+		require.Equal(t, began, stored.StartedAt)
 		slices.Sort(w.calls)
 		require.Equal(t, []string{"e1/a", "e1/b", "e1/c", "e1/d"}, w.calls)
 	})

@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tranche/internal/exactjson"
 	"tranche/internal/expression"
 	"tranche/internal/workflow"
 )
@@ -112,26 +113,6 @@ func TestForEach(t *testing.T) {
 	}
 }
 
-// TestFutureWaits holds that a signal is kept for runs that have not begun, but
-// not for one that the items or the iterations leave no room for.
-func TestFutureWaits(t *testing.T) {
-	t.Parallel()
-	w := &world{}
-	plan := w.plan(t, "", `each each {"items":"input.items","concurrency":1,"tasks":[{"id":"poll","type":"loop",`+
-		`"config":{"until":"false","max":3,"tasks":[{"id":"ask","type":"wait"}]}}]}`)
-	state := NewState(plan, "e1")
-	require.NotNil(t, FutureWait(plan, state, "each[2].poll[0].ask"), "nobody has counted the items")
-	verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(2)}, nil)
-	require.NoError(t, err)
-	require.Nil(t, verdict.Outcome)
-	for path, known := range map[string]bool{
-		"each[0].poll[1].ask": true, "each[1].poll[2].ask": true,
-		"each[2].poll[0].ask": false, "each[0].poll[3].ask": false, "each[1].poll[3].ask": false,
-	} {
-		require.Equal(t, known, FutureWait(plan, state, path) != nil, path)
-	}
-}
-
 func TestForEachRefusesWhatIsNoList(t *testing.T) {
 	t.Parallel()
 	w := &world{}
@@ -146,6 +127,16 @@ func TestForEachRefusesWhatIsNoList(t *testing.T) {
 	outcome, _ = w.runNested(t, w.plan(t, "", each("pure", "")), items(workflow.ItemsMax))
 	require.Equal(t, StatusCompleted, outcome.Status)
 	require.Equal(t, workflow.ItemsMax+1, outcome.TasksCompleted)
+}
+
+func TestRunsAreBounded(t *testing.T) {
+	t.Parallel()
+	plan := (&world{still: true}).plan(t, "", each("pure", ""))
+	state := NewState(plan, "e1")
+	state.Runs = runsMax - 2
+	verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(3)}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "task each failed: an execution has at most 100000 nested runs", verdict.Outcome.ErrorMessage)
 }
 
 func TestConcurrencyBoundsRuns(t *testing.T) {
@@ -171,6 +162,20 @@ func TestConcurrencyBoundsRuns(t *testing.T) {
 	})
 }
 
+// The place of a run that has ended is free, whichever it is.
+func TestAnItemDoesNotWaitForThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{other: sleeps(time.Second), tasks: map[string]behaviour{"each[0].score": sleeps(3 * time.Second)}}
+		begin := time.Now()
+		_, state := w.runNested(t, w.plan(t, "", each("effect", `,"concurrency":2`)), items(4))
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		for i, run := range state.Tasks[0].Output.([]any) { //nolint:forcetypeassert // the test's own shape
+			require.Equal(t, map[string]any{"score": fmt.Sprintf("each[%d].score", i)}, run)
+		}
+	})
+}
+
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	const graph = `,"tasks":[{"id":"ask","type":"effect"}]}`
@@ -184,6 +189,7 @@ func TestLoop(t *testing.T) {
 		"pauses":           {`poll loop {"until":"last.index == 2","delayMs":1000` + graph, "", 2 * time.Second, 3},
 		"never":            {`poll loop {"until":"false","max":4` + graph, "task poll failed: until does not hold after 4 iterations", 0, 4},
 		"until is no bool": {`poll loop {"until":"last"` + graph, "task poll failed: until: line 1, column 1: a condition must be true or false, but it is an object", 0, 1},
+		"when it began":    {`poll loop {"until":"dateDiff(input.begun, now(), \"seconds\") == 2","delayMs":1000` + graph, "", 2 * time.Second, 3},
 		"out of time":      {`poll loop {"until":"false","timeoutMs":2500,"delayMs":1000` + graph, "task poll failed: the task took longer than its timeoutMs", 2500 * time.Millisecond, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +202,7 @@ func TestLoop(t *testing.T) {
 					return workflow.Result{Output: map[string]any{"index": json.Number(fmt.Sprint(call.Env.Index))}}, nil
 				}}
 				begin := time.Now()
-				outcome, state := w.runNested(t, w.plan(t, "", test.task), nil)
+				outcome, state := w.runNested(t, w.plan(t, "", test.task), map[string]any{"begun": exactjson.FormatTime(begin)})
 				require.Equal(t, test.took, time.Since(begin))
 				require.Equal(t, test.message, outcome.ErrorMessage)
 				require.Len(t, w.calls, test.calls)
@@ -205,6 +211,26 @@ func TestLoop(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The time of a task that repeats a graph holds for what runs in it, and is given anew
+// to each attempt of the execution.
+func TestTimeoutStopsNestedEffects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{other: sleeps(time.Hour)}
+		plan := w.plan(t, "", each("effect", `,"timeoutMs":1500`))
+		state := NewState(plan, "e1")
+		for range 2 {
+			begin := time.Now()
+			verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(1)}, nil)
+			require.NoError(t, err)
+			require.Equal(t, 1500*time.Millisecond, time.Since(begin))
+			require.Equal(t, "task each failed: the task took longer than its timeoutMs", verdict.Outcome.ErrorMessage)
+			_, _, err = Reset(plan, state, nil)
+			require.NoError(t, err)
+		}
+	})
 }
 
 // sub links a plan to the plan of "inner v1".
@@ -247,8 +273,17 @@ func TestSubWorkflowsAreNestedEightDeep(t *testing.T) {
 	linked := *plan
 	linked.Subs = map[workflow.Ref]*workflow.Plan{{Alias: "inner", Version: "v1"}: plan}
 	outcome, _ := w.runNested(t, &linked, nil)
-	require.Contains(t, outcome.ErrorMessage, "workflows are nested at most 8 deep")
-	require.Contains(t, outcome.ErrorMessage, "sub.sub.sub.sub.sub.sub.sub.sub.sub")
+	require.Equal(t, "task sub failed: sub.sub.sub.sub.sub.sub.sub.sub.sub: workflows are nested at most 8 deep", outcome.ErrorMessage)
+
+	// Only workflows count.
+	config := `{"alias":"inner","version":"v1"}`
+	taskType := "sub"
+	for range 8 {
+		config = fmt.Sprintf(`{"items":"[1]","tasks":[{"id":"%s%d","type":"%s","config":%s}]}`, taskType, len(config), taskType, config)
+		taskType = "each"
+	}
+	outcome, _ = w.runNested(t, w.sub(t, w.plan(t, "", "outer each "+config), w.plan(t, "", "in pure")), nil)
+	require.Equal(t, StatusCompleted, outcome.Status)
 }
 
 func TestInnerGraphsSeeTheTasksAround(t *testing.T) {
@@ -269,21 +304,72 @@ func TestInnerGraphsSeeTheTasksAround(t *testing.T) {
 	require.Contains(t, got["tasks"], "a")
 }
 
+// Runs of a graph beside each other see their own tasks, and what has been read stays theirs.
+func TestRunsSeeTheirOwnTasks(t *testing.T) {
+	t.Parallel()
+	w := &world{tasks: map[string]behaviour{}}
+	plan := w.plan(t, "start>first first>each", "first pure", `each each {"items":"input.items","edges":[{"source":"start","target":"a"},{"source":"a","target":"b"},{"source":"b","target":"c"}],"tasks":[
+		{"id":"a","type":"pure"},{"id":"b","type":"effect","config":{"reads":"{{ tasks.a.output }}{{ tasks.first.output }}"}},{"id":"c","type":"effect","config":{"reads":"{{ tasks.a.output }}"}}]}`)
+	for i := range 3 {
+		w.tasks[fmt.Sprintf("each[%d].c", i)] = func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+			return workflow.Result{Output: call.Env.Tasks["a"].Output}, nil
+		}
+	}
+	_, state := w.runNested(t, plan, items(3))
+	require.Equal(t, []any{map[string]any{"c": "each[0].a"}, map[string]any{"c": "each[1].a"}, map[string]any{"c": "each[2].a"}}, state.Tasks[1].Output)
+}
+
+// After a crash a for-each has the items, and a workflow the input, that it began with.
+func TestNestedRunsAreThoseOfTheBeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{
+			"each[0].score": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+				return workflow.Result{Output: call.Env.Item}, nil
+			},
+			"sub.score": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+				return workflow.Result{Output: call.Env.Input}, nil
+			},
+		}}
+		plan := w.sub(t, w.plan(t, "start>each start>sub", `each each {"items":"[now()]","tasks":[{"id":"score","type":"effect"}]}`,
+			`sub sub {"alias":"inner","version":"v1","input":{"at":"{{ now() }}"}}`), w.plan(t, "", "score effect"))
+		var stored *State
+		died := errors.New("died")
+		_, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: NewState(plan, "e1")}, func(_ context.Context, s *State) error {
+			stored = copyOf(t, s)
+			return died
+		})
+		require.ErrorIs(t, err, died)
+		began := exactjson.FormatTime(time.Now())
+		time.Sleep(time.Second)
+		_, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: stored}, nil)
+		require.NoError(t, err)
+		require.Equal(t, []any{map[string]any{"score": began}}, stored.Tasks[0].Output)
+		require.Equal(t, map[string]any{"at": began}, stored.Tasks[1].Output)
+	})
+}
+
 func TestAnEndEndsItsOwnGraphOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{
 			"each[0].slow": sleeps(time.Minute), "each[0].end": ends(workflow.End{}, map[string]any{"x": "y"}),
 			"each[1].end": ends(workflow.End{Failed: true, ErrorMessage: "no"}, nil), "each[1].slow": sleeps(time.Second),
+			"each[3].end": ends(workflow.End{Failed: true}, nil),
+			"each[2].end": func(context.Context, *workflow.Call) (workflow.Result, error) {
+				return workflow.Result{End: &workflow.End{}}, nil // without an output
+			},
 		}}
 		graph := `,"edges":[{"source":"start","target":"slow"},{"source":"start","target":"end"}],"tasks":[{"id":"slow","type":"effect"},{"id":"end","type":"effect"}]}`
 		begin := time.Now()
-		outcome, state := w.runNested(t, w.plan(t, "", `each each {"items":"input.items","continue":true`+graph), items(2))
+		outcome, state := w.runNested(t, w.plan(t, "", `each each {"items":"input.items","continue":true`+graph), items(4))
 		require.Zero(t, time.Since(begin), "what runs beside an end is stopped")
 		require.Equal(t, StatusCompleted, outcome.Status)
 		require.Equal(t, []any{
 			map[string]any{"x": "y"},
 			map[string]any{"error": map[string]any{"code": "ENDED_AS_FAILED", "message": "each[1].end: no", "statusCode": nil}},
+			map[string]any{},
+			map[string]any{"error": map[string]any{"code": "ENDED_AS_FAILED", "message": "each[3].end: the graph ended as failed", "statusCode": nil}},
 		}, state.Tasks[0].Output)
 		require.Equal(t, StatusCancelled, state.Tasks[0].Nested.Frames[0].Tasks[0].Status)
 	})
@@ -302,6 +388,18 @@ func TestNestedFailuresAreCountedAndNoticed(t *testing.T) {
 	require.Equal(t, "bureau", outcome.Notices[0].Source)
 }
 
+// What had completed in a run counts, though the run was stopped.
+func TestStoppedRunsCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"each[0].b": sleeps(time.Hour), "each[1].a": sleeps(time.Second), "each[1].b": fails(own("X"))}}
+		plan := w.plan(t, "", `each each {"items":"input.items","edges":[{"source":"start","target":"a"},{"source":"a","target":"b"}],"tasks":[{"id":"a","type":"effect"},{"id":"b","type":"effect"}]}`)
+		outcome, _ := w.runNested(t, plan, items(2))
+		require.Equal(t, "task each failed: each[1].b: it went wrong", outcome.ErrorMessage)
+		require.Equal(t, 2, outcome.TasksCompleted)
+	})
+}
+
 // A notice names the run of the task that it is of, however deep it is nested.
 func TestNoticesNamePaths(t *testing.T) {
 	t.Parallel()
@@ -318,132 +416,4 @@ func TestNoticesNamePaths(t *testing.T) {
 		paths = append(paths, notice.TaskID)
 	}
 	require.Equal(t, []string{"each[0].poll[0].score", "each[1].poll[1].score", "each[1].after", "last"}, paths)
-}
-
-func TestWaitForSignal(t *testing.T) {
-	t.Parallel()
-	plan := (&world{}).plan(t, "start>wait wait>after", `wait wait {"timeoutMs":3600000,"onError":"continue"}`, `after pure {"reads":"{{ tasks.wait.output }}"}`)
-	for name, test := range map[string]struct {
-		early, late, never bool
-		status             Status
-	}{
-		"it comes":        {status: StatusCompleted},
-		"it was there":    {early: true, status: StatusCompleted},
-		"it is seen late": {late: true, status: StatusCompleted},
-		"never":           {never: true, status: StatusFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				state, signals := NewState(plan, "e1"), map[string]any{}
-				drive := func() Verdict {
-					verdict, err := newRunner().Drive(t.Context(), &Run{
-						Plan: plan, State: state, Signals: func(context.Context) (map[string]any, error) { return signals, nil },
-					}, nil)
-					require.NoError(t, err)
-					return verdict
-				}
-				if test.early {
-					signals["wait"] = "payload"
-				}
-				verdict := drive()
-				if !test.early {
-					require.Nil(t, verdict.Outcome)
-					require.Equal(t, time.Hour, time.Until(verdict.WakeAt))
-					require.Equal(t, StatusWaiting, state.Tasks[0].Status)
-					if !test.never {
-						signals["wait"] = "payload"
-					}
-					if test.never || test.late {
-						time.Sleep(time.Until(verdict.WakeAt))
-					}
-					state = copyOf(t, state)
-					verdict = drive()
-				}
-				require.Equal(t, StatusCompleted, verdict.Outcome.Status)
-				require.Equal(t, test.status, state.Tasks[0].Status)
-				if test.never {
-					require.Equal(t, "SIGNAL_TIMEOUT", state.Tasks[0].Error.Code)
-				} else {
-					require.Equal(t, "payload", state.Tasks[0].Output)
-				}
-			})
-		})
-	}
-}
-
-// Signals are looked for once a second while an execution is driven, and once more when
-// the time of a wait is over.
-func TestSignalInTheLastMoment(t *testing.T) {
-	t.Parallel()
-	plan := (&world{}).plan(t, "", `each each {"items":"[1]","tasks":[{"id":"wait","type":"wait","config":{"timeoutMs":800}}]}`)
-	synctest.Test(t, func(t *testing.T) {
-		begun, state := time.Now(), NewState(plan, "e1")
-		_, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Signals: func(context.Context) (map[string]any, error) {
-			if time.Since(begun) < 500*time.Millisecond {
-				return nil, nil
-			}
-			return map[string]any{"each[0].wait": "payload"}, nil
-		}}, func(context.Context, *State) error { return nil })
-		require.NoError(t, err)
-		require.Equal(t, StatusCompleted, state.Status)
-	})
-}
-
-func TestCallbackAddressesNameTheirWait(t *testing.T) {
-	t.Parallel()
-	var urls []string
-	w := &world{other: func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
-		url, err := call.Env.CallbackURL("approve")
-		urls = append(urls, url)
-		return workflow.Result{Output: url}, err
-	}}
-	plan := w.plan(t, "", `each each {"items":"input.items","edges":[{"source":"start","target":"ask"},{"source":"ask","target":"approve"}],"tasks":[{"id":"ask","type":"pure"},{"id":"approve","type":"wait"}]}`)
-	state := NewState(plan, "e1")
-	verdict, err := newRunner().Drive(t.Context(), &Run{
-		Plan: plan, State: state, Input: items(2),
-		CallbackURL: func(path string) (string, error) { return "https://example.com/" + path, nil },
-	}, nil)
-	require.NoError(t, err)
-	require.Nil(t, verdict.Outcome)
-	require.Equal(t, []string{"https://example.com/each[0].approve", "https://example.com/each[1].approve"}, urls)
-	waits := Waits(plan, state)
-	require.Len(t, waits, 2)
-	require.Equal(t, "each[1].approve", waits[1].Path)
-}
-
-func TestRetryGoesOnWithTheRunsThatAreLeft(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		task  string
-		calls []string // of the second attempt
-	}{
-		"a for-each": {
-			`outer each {"items":"input.items","concurrency":1,"edges":[{"source":"start","target":"a"},{"source":"a","target":"b"}],"tasks":[{"id":"a","type":"effect"},{"id":"b","type":"effect"}]}`,
-			[]string{"e1/outer[1].b/2", "e1/outer[2].a", "e1/outer[2].b"},
-		},
-		"a loop": {
-			`outer loop {"until":"index == 2","edges":[{"source":"start","target":"a"},{"source":"a","target":"b"}],"tasks":[{"id":"a","type":"effect"},{"id":"b","type":"effect"}]}`,
-			[]string{"e1/outer[1].b/2", "e1/outer[2].a", "e1/outer[2].b"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &world{tasks: map[string]behaviour{"outer[1].b": fails(external(503, 0))}}
-			plan := w.plan(t, "", test.task)
-			outcome, state := w.runNested(t, plan, items(3))
-			require.Equal(t, StatusFailed, outcome.Status)
-			_, resumed, err := Reset(plan, state, nil)
-			require.NoError(t, err)
-			require.Equal(t, []string{"outer"}, resumed)
-			w.tasks, w.calls = nil, nil
-			state = copyOf(t, state)
-			verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(3)}, nil)
-			require.NoError(t, err)
-			require.Equal(t, StatusCompleted, verdict.Outcome.Status)
-			require.Equal(t, 7, verdict.Outcome.TasksCompleted)
-			slices.Sort(w.calls)
-			require.Equal(t, test.calls, w.calls)
-		})
-	}
 }

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +31,11 @@ func TestReset(t *testing.T) {
 		"no answer, same key": {
 			tasks: []string{"a effect"}, world: map[string]behaviour{"a": fails(external(0, 0))},
 			resumed: []string{"a"}, calls: []string{"e1/a"},
+		},
+		"an answer before the last try": {
+			tasks:   []string{`a effect {"retry":{"maxAttempts":2,"initialDelayMs":0}}`},
+			world:   map[string]behaviour{"a": failsWith(external(503, 0), external(0, 0))},
+			resumed: []string{"a"}, calls: []string{"e1/a/2"},
 		},
 		"a handled failure and what followed run again": {
 			edges: "start>a a>b b>c", tasks: []string{`a effect {"onError":"continue"}`, "b effect", "c effect"},
@@ -72,6 +80,7 @@ func TestReset(t *testing.T) {
 			require.Equal(t, test.resumed, resumed)
 			require.Equal(t, 2, state.Attempt)
 			require.Equal(t, StatusPending, state.Status)
+			require.Zero(t, state.Deadline, "an attempt has its own time")
 
 			choice := test.world["s"]
 			w.tasks, w.calls = map[string]behaviour{"s": choice}, nil
@@ -80,6 +89,81 @@ func TestReset(t *testing.T) {
 			require.Equal(t, StatusCompleted, verdict.Outcome.Status)
 			slices.Sort(w.calls)
 			require.Equal(t, test.calls, w.calls)
+		})
+	}
+}
+
+// failsWith fails with one error after the other.
+func failsWith(errs ...error) behaviour {
+	return func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
+		return workflow.Result{}, errs[call.Attempt-1]
+	}
+}
+
+// A source that failed in any iteration is a reason to do the loop again.
+func TestResetSourcesOfALoop(t *testing.T) {
+	t.Parallel()
+	w := &world{tasks: map[string]behaviour{"poll[0].ask": fails(external(503, 0))}}
+	plan := w.plan(t, "start>poll start>other", `poll loop {"until":"index == 1","tasks":[{"id":"ask","type":"effect","config":{"source":"bureau","onError":"continue"}}]}`, "other effect")
+	outcome, state := w.drive(t, plan)
+	require.Equal(t, StatusCompleted, outcome.Status)
+	require.True(t, outcome.SourceFailed)
+	ResetSources(plan, state)
+	require.Zero(t, state.Deadline)
+	w.tasks, w.calls = nil, nil
+	verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
+	require.NoError(t, err)
+	require.False(t, verdict.Outcome.SourceFailed)
+	require.Equal(t, []string{"e1/poll[0].ask/2", "e1/poll[1].ask/2"}, w.calls)
+}
+
+// What failed otherwise and was handled keeps its result.
+func TestResetSourcesAlone(t *testing.T) {
+	t.Parallel()
+	w := &world{tasks: map[string]behaviour{
+		"bureau": fails(external(503, 0)), "other": fails(external(503, 0)), "end": ends(workflow.End{}, map[string]any{}),
+	}}
+	plan := w.plan(t, "start>bureau start>other other>late late>end bureau>end", `bureau effect {"source":"bureau","onError":"continue"}`,
+		`other effect {"source":"other","onError":{"goto":"late"}}`, "late effect", "end pure")
+	outcome, state := w.drive(t, plan)
+	require.Equal(t, StatusCompleted, outcome.Status)
+	ResetSources(plan, state)
+	delete(w.tasks, "bureau")
+	w.calls = nil
+	verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
+	require.NoError(t, err)
+	require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+	require.Equal(t, []string{"e1/bureau/2", "e1/end"}, w.calls)
+}
+
+// A loop goes on after the iteration that was its last, unless that is why it failed.
+func TestResetOfALoopBetweenIterations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config string
+		calls  []string // of the second attempt
+	}{
+		"cancelled as it paused": {`"until":"index == 1","delayMs":2000`, []string{"e1/poll[1].ask"}},
+		"until never held":       {`"until":"last == \"yes\"","max":2`, []string{"e1/poll[0].ask/2", "e1/poll[1].ask/2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{}
+				plan := w.plan(t, "", `poll loop {`+test.config+`,"tasks":[{"id":"ask","type":"effect"}]}`)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(ErrCancelled) })
+				run := &Run{Plan: plan, State: NewState(plan, "e1")}
+				verdict, err := newRunner().Drive(ctx, run, nil)
+				require.NoError(t, err)
+				require.NotEqual(t, StatusCompleted, verdict.Outcome.Status)
+				_, _, err = Reset(plan, run.State, nil)
+				require.NoError(t, err)
+				w.calls = nil
+				_, err = newRunner().Drive(t.Context(), run, nil)
+				require.NoError(t, err)
+				require.Equal(t, test.calls, w.calls)
+			})
 		})
 	}
 }
@@ -134,4 +218,63 @@ func TestResetGivesNoKeyTwice(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"e1/a", "e1/a/2", "e1/a/3", "e1/a/4"}, w.calls)
+}
+
+func TestRetryGoesOnWithTheRunsThatAreLeft(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		task  string
+		calls []string // of the second attempt
+	}{
+		"a for-each": {
+			`outer each {"items":"input.items","concurrency":1,"edges":[{"source":"start","target":"a"},{"source":"a","target":"b"}],"tasks":[{"id":"a","type":"effect"},{"id":"b","type":"effect"}]}`,
+			[]string{"e1/outer[1].b/2", "e1/outer[2].a", "e1/outer[2].b"},
+		},
+		"a loop": {
+			`outer loop {"until":"index == 2","edges":[{"source":"start","target":"a"},{"source":"a","target":"b"}],"tasks":[{"id":"a","type":"effect"},{"id":"b","type":"effect"}]}`,
+			[]string{"e1/outer[1].b/2", "e1/outer[2].a", "e1/outer[2].b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{tasks: map[string]behaviour{"outer[1].b": fails(external(503, 0))}}
+			plan := w.plan(t, "", test.task)
+			outcome, state := w.runNested(t, plan, items(3))
+			require.Equal(t, StatusFailed, outcome.Status)
+			_, resumed, err := Reset(plan, state, nil)
+			require.NoError(t, err)
+			require.Equal(t, []string{"outer"}, resumed)
+			w.tasks, w.calls = nil, nil
+			state = copyOf(t, state)
+			verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state, Input: items(3)}, nil)
+			require.NoError(t, err)
+			require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+			require.Equal(t, 7, verdict.Outcome.TasksCompleted)
+			slices.Sort(w.calls)
+			require.Equal(t, test.calls, w.calls)
+		})
+	}
+}
+
+// Of the runs that a retry does again as many go on at a time as at first, and all in the end.
+func TestRetryGoesOnWithMoreRunsThanAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"each[0].score": fails(own("X")), "each[1].score": fails(own("X")), "each[2].score": sleeps(time.Hour)}}
+		plan := w.plan(t, "", each("effect", `,"concurrency":1,"continue":true`))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(ErrCancelled) })
+		run := &Run{Plan: plan, State: NewState(plan, "e1"), Input: items(4)}
+		verdict, err := newRunner().Drive(ctx, run, nil)
+		require.NoError(t, err)
+		require.Equal(t, StatusCancelled, verdict.Outcome.Status)
+		_, _, err = Reset(plan, run.State, nil)
+		require.NoError(t, err)
+		w.tasks, w.calls = nil, nil
+		verdict, err = newRunner().Drive(t.Context(), run, nil)
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+		require.Equal(t, []string{"e1/each[0].score", "e1/each[1].score", "e1/each[2].score", "e1/each[3].score"}, w.calls)
+		require.Equal(t, 5, verdict.Outcome.TasksCompleted)
+	})
 }

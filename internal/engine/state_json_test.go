@@ -52,7 +52,9 @@ func TestStateJSONIsShort(t *testing.T) {
 		ExecutionID: "id", Attempt: 1, Status: StatusCompleted, StartedAt: at, Deadline: at.Add(time.Minute), CompletedAt: later,
 		Tasks: []TaskState{
 			{Status: StatusCompleted, Attempt: 1, StartedAt: at, CompletedAt: at, Output: json.Number("1"), Taken: []int{1, 2}},
-			{Status: StatusCompleted, Attempt: 1, StartedAt: at, CompletedAt: later, Taken: []int{3}},
+			{Status: StatusCompleted, Attempt: 1, StartedAt: at, CompletedAt: later, Taken: []int{3}, Nested: &Nested{Next: 1, Frames: []*Frame{{
+				Status: StatusCompleted, StartedAt: at, CompletedAt: later, Tasks: []TaskState{{Status: StatusCompleted, Attempt: 1, StartedAt: at, CompletedAt: later}},
+			}}}},
 			{Status: StatusSkipped, CompletedAt: later},
 			{Status: StatusCompleted, Attempt: 1, StartedAt: later, CompletedAt: later, End: &workflow.End{}, Output: map[string]any{"a": "b"}},
 		},
@@ -60,8 +62,14 @@ func TestStateJSONIsShort(t *testing.T) {
 	text, err := state.JSON()
 	require.NoError(t, err)
 	require.Equal(t, `{"startedAt":"2023-11-14T22:13:20.123Z","completedAt":"2023-11-14T22:13:20.124Z","tasks":[`+
-		`{"output":1,"taken":[1,2]},{"completedAt":"2023-11-14T22:13:20.124Z","taken":[3]},`+
+		`{"output":1,"taken":[1,2]},{"completedAt":"2023-11-14T22:13:20.124Z","taken":[3],"nested":{"next":1,"frames":[{"index":0,"status":"completed",`+
+		`"startedAt":"2023-11-14T22:13:20.123Z","completedAt":"2023-11-14T22:13:20.124Z","tasks":[{"completedAt":"2023-11-14T22:13:20.124Z"}]}]}},`+
 		`{"status":"skipped","completedAt":"2023-11-14T22:13:20.124Z"},{"end":{}}]}`, string(text))
+	read := State{ExecutionID: "id"}
+	require.NoError(t, json.Unmarshal(text, &read))
+	read.Conclude(map[string]any{"a": "b"})
+	state.Deadline = time.Time{}
+	require.Equal(t, state, read)
 }
 
 func TestStateJSONRefuses(t *testing.T) {

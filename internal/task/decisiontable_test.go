@@ -52,6 +52,19 @@ func TestDecisionTablePolicies(t *testing.T) {
 	}
 }
 
+// An expression is asked once for the value of its own column, and keeps its answer.
+func TestDecisionTableExpressionsOfColumns(t *testing.T) {
+	t.Parallel()
+	p := program(t, "decision-table", `{"inputs":[{"field":"input.a"},{"field":"input.b"}],"outputs":[{"name":"hit"}],
+		"rules":[{"when":["$ * 2 > 10",""],"then":[1]},{"when":["$ * 2 > 10","< 0"],"then":[2]},{"when":["","$ * 2 > 10"],"then":[3]},{"when":["$ * 2 > 10",""],"then":[4]}]}`)
+	for input, want := range map[string]string{
+		`{"a":9,"b":1}`: `{"hit":1}`, `{"a":1,"b":9}`: `{"hit":3}`, `{"a":1,"b":-9}`: `{}`, `{"a":1,"b":1}`: `{}`,
+	} {
+		output, _ := run(t, p, input)
+		require.Equal(t, want, output, input)
+	}
+}
+
 func TestDecisionTablePriority(t *testing.T) {
 	t.Parallel()
 	p := program(t, "decision-table", `{"hitPolicy":"priority",
@@ -66,10 +79,11 @@ func TestDecisionTablePriority(t *testing.T) {
 			{"when":["> 8"],"then":["input.grade",7,"\"computed\""]}
 		]}`)
 	for input, want := range map[string]string{
-		`{"n":1}`:                     `{"grade":"accept","note":"always","rate":7}`,
-		`{"n":6}`:                     `{"grade":"refer","note":"second","rate":9}`,
-		`{"n":9,"grade":"reject"}`:    `{"grade":"reject","note":"computed","rate":7}`,
-		`{"n":10,"rate":7,"grade":7}`: "",
+		`{"n":1}`:                           `{"grade":"accept","note":"always","rate":7}`,
+		`{"n":6}`:                           `{"grade":"refer","note":"second","rate":9}`,
+		`{"n":9,"grade":"reject"}`:          `{"grade":"reject","note":"computed","rate":7}`,
+		`{"n":10,"rate":9,"grade":"refer"}`: `{"grade":"refer","note":"second","rate":9}`,
+		`{"n":10,"rate":7,"grade":7}`:       "",
 	} {
 		if want == "" {
 			failed := failing(t, p, input)

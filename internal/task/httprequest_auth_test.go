@@ -142,6 +142,44 @@ func TestOAuth2TokensAreKept(t *testing.T) {
 	require.Equal(t, 3, granted)
 }
 
+// A token is kept for whom it was given: a tenant, a secret as it is, an audience. It is
+// not used to its very end.
+func TestOAuth2TokensAreNobodyElses(t *testing.T) {
+	t.Parallel()
+	granted := 0
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			granted++
+			_, _ = io.WriteString(w, `{"access_token":"token","expires_in":600}`)
+		}
+	})
+	open, err := egress.ParseAllow("127.0.0.1/32")
+	require.NoError(t, err)
+	written := time.Unix(0, 0)
+	types := Types(Ports{HTTP: egress.New(open), RevealSecret: func(context.Context, uuid.UUID, string) (Secret, bool, error) {
+		return Secret{Value: hunter, UpdatedAt: written, Bound: func(*url.URL) bool { return true }}, true, nil
+	}})
+	grants := func(audience string, tenant uuid.UUID, after time.Duration) int {
+		before := granted
+		p, details := compile(t, types, "http-request", strings.ReplaceAll(
+			`{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL/token","clientId":"c","audience":"`+audience+`"}}`, "URL", s.URL))
+		require.Empty(t, details)
+		call := callWith(t, `{}`)
+		call.At = call.At.Add(after)
+		_, err := p.Run(workflow.WithTenant(t.Context(), tenant), call)
+		require.NoError(t, err)
+		return granted - before
+	}
+	one, two := uuid.New(), uuid.New()
+	require.Equal(t, 1, grants("a", one, 0))
+	require.Zero(t, grants("a", one, 569*time.Second))
+	require.Equal(t, 1, grants("a", two, 0), "another tenant")
+	require.Equal(t, 1, grants("b", one, 0), "another audience")
+	require.Equal(t, 1, grants("a", one, 570*time.Second), "it ends soon")
+	written = time.Unix(1, 0)
+	require.Equal(t, 1, grants("a", one, 570*time.Second), "the secret was written anew")
+}
+
 // A token endpoint that does not answer holds up those who need its tokens, for as
 // long as their task may take, and nobody else. Its answer, a refusal too, is that of
 // all who wait for it.
@@ -254,6 +292,15 @@ func TestOAuth2WithoutAToken(t *testing.T) {
 	}
 }
 
+func TestOAuth2WithoutATokenForNow(t *testing.T) {
+	t.Parallel()
+	for status, isRetryable := range map[int]bool{429: true, 500: true, 503: true, 400: false, 401: false} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		p := s.secretive(t, `{"url":"URL/","auth":{"type":"oauth2ClientCredentials","secret":"key","tokenUrl":"URL/token","clientId":"c"}}`)
+		require.Equal(t, isRetryable, failing(t, p, `{}`).Retryable, status)
+	}
+}
+
 func TestSecretsAreBlottedOutOfResults(t *testing.T) {
 	t.Parallel()
 	pair := base64.StdEncoding.EncodeToString([]byte("u:" + hunter))
@@ -270,6 +317,8 @@ func TestSecretsAreBlottedOutOfResults(t *testing.T) {
 		w.Header().Set("X-Echo", hunter)
 		_, _ = io.WriteString(w, `{`+strings.Join(members, ",")+`,"list":["`+hunter+`",1.10]}`)
 	})
+	fromHeader, _ := run(t, s.secretive(t, `{"url":"URL/","headers":{"X-A":{"secret":"key"}}}`), `{}`)
+	require.NotContains(t, fromHeader, "hunter2")
 	output, _ := run(t, s.secretive(t, `{"url":"URL/","auth":{"type":"basic","secret":"key","username":"u"}}`), `{}`)
 	for _, secret := range []string{"hunter2", pair, base64.StdEncoding.EncodeToString([]byte(hunter)), base64.RawURLEncoding.EncodeToString([]byte(hunter))} {
 		require.NotContains(t, output, secret)

@@ -149,6 +149,7 @@ func TestHTTPRequestAddress(t *testing.T) {
 		{"http://{{ input.v }}/x", "evil.example/y?", "url: a value that is filled into the host"},
 		{"http://{{ input.v }}/x", "a@evil.example", "url: a value that is filled into the host"},
 		{"http://{{ input.v }}.example.com/x", "evil.example#", "url: a value that is filled into the host"},
+		{"http://api.{{ input.v }}.example.com/x", "evil.example/", "url: a value that is filled into the host"},
 		{"http://{{ input.v }}.example.com/x", "a b", "url: a value that is filled into the host"},
 		{"{{ input.v }}/x", "http://user:hunter2@example.com", "url: must not hold credentials"},
 		{"{{ input.v }}", "http://user:hunter2@example.com", "url: must not hold credentials"},

@@ -134,3 +134,36 @@ func TestUnknownMembersAreRefused(t *testing.T) {
 		requireRefusals(t, kind, []refusal{{config, field, "is not a member"}})
 	}
 }
+
+// What waits makes its workflow asynchronous (decisions 5.1).
+func TestModesOfTypes(t *testing.T) {
+	t.Parallel()
+	const nested = `"tasks":[{"id":"u","type":"end"}]`
+	for config, want := range map[string]workflow.Mode{
+		`"delay","config":{"forMs":1}`:                                                                workflow.ModeAsync,
+		`"wait-for-signal","config":{"timeoutMs":1}`:                                                  workflow.ModeAsync,
+		`"loop","config":{"until":"true","delayMs":1,` + nested + `}`:                                 workflow.ModeAsync,
+		`"loop","config":{"until":"true",` + nested + `}`:                                             workflow.ModeSync,
+		`"for-each","config":{"items":"[]","tasks":[{"id":"u","type":"delay","config":{"forMs":1}}]}`: workflow.ModeAsync,
+		`"for-each","config":{"items":"[]",` + nested + `}`:                                           workflow.ModeSync,
+		`"end"`: workflow.ModeSync,
+	} {
+		p, details := plan(t, Types(Ports{}), `[{"id":"t","type":`+config+`}]`, `[]`)
+		require.Empty(t, details, config)
+		require.Equal(t, want, p.Mode, config)
+	}
+}
+
+func TestDefaultsOfTypes(t *testing.T) {
+	t.Parallel()
+	p, details := plan(t, Types(Ports{}), `[{"id":"s","type":"switch","config":{"cases":[{"when":"true","goto":"e"}],"default":"l"}},
+		{"id":"e","type":"for-each","config":{"items":"[]","workflow":{"alias":"a","version":"v1","input":{"i":"{{ item }}"}}}},
+		{"id":"l","type":"loop","config":{"until":"true","tasks":[{"id":"u","type":"end"}]}}]`,
+		`[{"source":"start","target":"s"},{"source":"s","target":"e"},{"source":"s","target":"l"}]`)
+	require.Empty(t, details)
+	tasks := p.Graph.Tasks
+	require.Equal(t, []int{2}, tasks[0].OnSkip, "a switch that is passed over takes its default")
+	require.Equal(t, 10, tasks[1].Nest.Concurrency)
+	require.False(t, tasks[1].Nest.Continue)
+	require.Equal(t, 100, tasks[2].Nest.IterationsMax)
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -28,6 +29,33 @@ func TestRoundTripKeepsEveryDigit(t *testing.T) {
 		if !strings.HasPrefix(text, `"`) {
 			require.Equal(t, text, string(out))
 		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	text, err := exactjson.Encode(map[string]any{"c": "<&>é\u2028", "a": []any{nil, true}, "b": json.Number("1.10"), "ab": map[string]any{}, "aa": "", "d": "x"})
+	require.NoError(t, err)
+	const want = `{"a":[null,true],"aa":"","ab":{},"b":1.10,"c":"<&>é` + "\u2028" + `","d":"x"}`
+	require.Equal(t, want, string(text))
+	_, err = exactjson.Encode(strings.Repeat("x", len(want)))
+	require.NoError(t, err)
+	require.Equal(t, want, string(text), "a text is changed by the next one")
+	_, err = exactjson.Encode(map[string]any{"a": []any{1.5}})
+	require.Error(t, err)
+	require.Equal(t, "2026-01-31T08:30:00.120Z", exactjson.FormatTime(time.Date(2026, 1, 31, 10, 30, 0, 120_999_999, time.FixedZone("", 7200))))
+}
+
+func TestLimitsOfNumbers(t *testing.T) {
+	t.Parallel()
+	nines := strings.Repeat("9", exactjson.DigitsMax)
+	for text, isWithin := range map[string]bool{
+		nines: true, "-" + nines[1:] + ".9": true, nines + "9": false, nines + ".9": false, nines + "e400": true,
+		"1e400": true, "1E-400": true, "1e401": false, "1e-401": false, "1e+0400": true,
+	} {
+		_, err := exactjson.Decode([]byte(text))
+		require.Equal(t, isWithin, err == nil, text)
+		require.Equal(t, isWithin, exactjson.NumberFits(text), text)
 	}
 }
 

@@ -79,6 +79,7 @@ func TestEscapeComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching("'{0,3}[=+@\t-]?[ab'=]{0,3}").Draw(t, "text")
 		require.Equal(t, text, unescape(Escape(text)))
+		require.Equal(t, text != "" && strings.IndexByte("=+-@\t", text[0]) >= 0 || isFormula(text), Escape(text) == "'"+text)
 		require.False(t, Escape(text) != "" && isFormula(Escape(text)) && Escape(text)[0] != '\'')
 	})
 }

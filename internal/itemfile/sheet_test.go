@@ -57,6 +57,7 @@ const sheetHeader = `<row r="1"><c r="A1" t="inlineStr"><is><t>name</t></is></c>
 // What a cell shows is what is read, whatever way it is stored.
 func TestSheetReadsCells(t *testing.T) {
 	t.Parallel()
+	header := strings.Replace(sheetHeader, "</row>", `<c r="C1" t="inlineStr"><is><t>owner</t></is></c></row>`, 1)
 	for name, c := range map[string]struct {
 		cells string // of the second row
 		want  map[string]any
@@ -66,6 +67,9 @@ func TestSheetReadsCells(t *testing.T) {
 		"text of a formula":        {`<c r="A2" t="str"><f>"x"&amp;"y"</f><v>xy</v></c><c r="B2"><f>1+1</f><v>2</v></c>`, map[string]any{"name": "xy", "amount": json.Number("2")}},
 		"empty text of a formula":  {`<c r="A2" t="str"><f>""</f><v></v></c><c r="B2"><v>1</v></c>`, map[string]any{"amount": json.Number("1")}},
 		"number as text":           {`<c r="A2"><v>0.28999999999999998</v></c>`, map[string]any{"name": "0.29"}},
+		"error in the 16th digit":  {`<c r="A2"><v>434.99999999999994</v></c><c r="B2"><v>434.99999999999994</v></c>`, map[string]any{"name": "435", "amount": json.Number("435")}},
+		"digits of a text":         {`<c r="A2"><v>0.123456789012345678</v></c>`, map[string]any{"name": "0.123456789012345678"}},
+		"boolean as number":        {`<c r="C2"><v>1</v></c>`, map[string]any{"owner": true}},
 		"boolean as text":          {`<c r="A2" t="b"><v>1</v></c>`, map[string]any{"name": "TRUE"}},
 		"exponent":                 {`<c r="B2"><v>1.5E-7</v></c>`, map[string]any{"amount": json.Number("0.00000015")}},
 		"exponent as text":         {`<c r="A2"><v>1E-3</v></c><c r="B2"><v>-1.25E+16</v></c>`, map[string]any{"name": "0.001", "amount": json.Number("-12500000000000000")}},
@@ -75,7 +79,7 @@ func TestSheetReadsCells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, sheetHeader+`<row r="2">`+c.cells+`</row>`)))
+			items, err := readAll("a.xlsx", bytes.NewReader(spreadsheet(t, header+`<row r="2">`+c.cells+`</row>`)))
 			require.NoError(t, err)
 			require.Equal(t, []Item{{FileName: "a.xlsx", Row: 2, Input: c.want}}, items)
 		})

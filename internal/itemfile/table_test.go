@@ -136,6 +136,47 @@ func TestTableTellsBrokenUTF8FromWindows1252(t *testing.T) {
 	items, err = readAll("loans.csv", strings.NewReader("name,amount\nM\xfcller,1\nJos\xe9,2\n\xc3\xbcber,3\n"))
 	require.NoError(t, err)
 	require.Equal(t, []any{"Müller", "José"}, []any{items[0].Input["name"], items[1].Input["name"]})
+
+	// The sample that tells may end within a letter.
+	text := "é" + strings.Repeat("x", sampleBytes-3) + "é"
+	items, err = readAll("loans.csv", strings.NewReader("name\n"+text+"\n"))
+	require.NoError(t, err)
+	require.Equal(t, text, items[0].Input["name"])
+}
+
+// Items are read after those that follow them, too.
+func TestItemsKeepTheirCells(t *testing.T) {
+	t.Parallel()
+	r, err := Open("loans.csv", strings.NewReader("name,amount\na,1\nb,2\n"), loanSchema)
+	require.NoError(t, err)
+	first, err := r.Next()
+	require.NoError(t, err)
+	_, err = r.Next()
+	require.NoError(t, err)
+	first.Read()
+	require.Equal(t, map[string]any{"name": "a", "amount": json.Number("1")}, first.Input)
+}
+
+// The bound of a row is that of each, not of all of them.
+func TestObjectsAreBoundedByThemselves(t *testing.T) {
+	t.Parallel()
+	row := `{"name":"` + strings.Repeat("x", rowBytesMax/3) + `"}`
+	long := `{"name":"` + strings.Repeat("x", 2*rowBytesMax) + `"}`
+	items, err := readAll("loans.json", strings.NewReader("["+strings.Repeat(row+",", 9)+"5]"))
+	require.NoError(t, err)
+	require.Len(t, items, 10)
+	require.True(t, items[9].IsBroken)
+	require.Equal(t, 10, items[9].Row)
+	require.Equal(t, []fault.Detail{{Message: "this is not a JSON object"}}, items[9].Faults)
+
+	items, err = readAll("loans.jsonl", strings.NewReader(row+"\n\n"+long+"\n"+row+"\n[]\n"))
+	require.NoError(t, err)
+	require.Len(t, items, 4)
+	for i, line := range []int{1, 3, 4, 5} {
+		require.Equal(t, line, items[i].Row)
+		require.Equal(t, line == 3 || line == 5, items[i].IsBroken)
+	}
+	require.Equal(t, []fault.Detail{{Message: errRowTooLong.Error()}}, items[1].Faults)
 }
 
 func TestTableDetectsDelimiter(t *testing.T) {

@@ -29,6 +29,20 @@ func TestRooms(t *testing.T) {
 	require.Eventually(t, func() bool { return rooms.Users(one) == 2 }, 10*time.Second, time.Millisecond)
 	giveUp()
 	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	require.Equal(t, 1, rooms.Users(one))
+
+	entered := make(chan func())
+	go func() {
+		leave, _ := rooms.Enter(context.Background(), one, 10)
+		entered <- leave
+	}()
+	require.Eventually(t, func() bool { return rooms.Users(one) == 2 }, 10*time.Second, time.Millisecond)
+	leave()
+	leave = <-entered
+	waiting, giveUp = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer giveUp()
+	_, err = rooms.Enter(waiting, one, 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "who has waited has the room")
 
 	leave()
 	leave, err = rooms.Enter(t.Context(), one, 10)

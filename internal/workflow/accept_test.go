@@ -64,6 +64,15 @@ func accepted(t require.TestingT, document map[string]any) (matching, accepted i
 	return matching, accepted
 }
 
+func TestAcceptorsOfConstAndEnum(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"const":"a","enum":["bb"]}`, `{"const":"a","enum":["a"]}`, `{"const":null,"enum":[true]}`} {
+		document, isObject := parsed(t, text).(map[string]any)
+		require.True(t, isObject)
+		accepted(t, document)
+	}
+}
+
 // TestAcceptorOfEachKeyword also holds that nearly all that matches is accepted
 // where the keyword is known.
 func TestAcceptorOfEachKeyword(t *testing.T) {

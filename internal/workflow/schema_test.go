@@ -2,6 +2,8 @@ package workflow_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +134,15 @@ func TestSchemaFaults(t *testing.T) {
 }
 
 // TestSchemaCost checks that a hostile schema or number takes no noticeable time.
+// A schema reads nothing, whatever is there to be read.
+func TestSchemasLoadNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "schema.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"type":"object"}`), 0o600))
+	_, err := compile(t, `{"inputSchema":{"$ref":"file://`+file+`"},"tasks":[{"id":"a","type":"step"}]}`)
+	require.Equal(t, []string{"inputSchema: has a $ref or $schema that leads outside the document"}, lines(faults(t, err).Details))
+}
+
 func TestSchemaCost(t *testing.T) {
 	t.Parallel()
 	plan, err := compile(t, `{"tasks":[{"id":"a","type":"step"}],"inputSchema":{"properties":{"a":{"multipleOf":1e-400,"maximum":1e400}}}}`)

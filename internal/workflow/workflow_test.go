@@ -37,6 +37,10 @@ func TestParse(t *testing.T) {
 			"tasks[4].name: must be a text INVALID_FIELD_TYPE",
 			"tasks[4].config: must be an object INVALID_FIELD_TYPE",
 		}},
+		"a config after what is no task": {`{"tasks":[1,{"id":"a","type":"step","config":{"url":3}}]}`, []string{
+			"tasks[0]: must be an object INVALID_FIELD_TYPE",
+			"tasks[1].config.url: must be a text INVALID_FIELD_TYPE",
+		}},
 		"edge members": {`{"edges":[{"source":"start"},{"source":1,"target":"a","when":"x"},null]}`, []string{
 			"edges[0].target: is required MISSING_REQUIRED_FIELD",
 			"edges[1].source: must be a text INVALID_FIELD_TYPE",
@@ -336,6 +340,49 @@ func TestRetryConfig(t *testing.T) {
 	want := workflow.DefaultRetry(4)
 	want.InitialDelay, want.MaxDelay = 2*time.Minute, 2*time.Minute
 	require.Equal(t, want, plan.Graph.Tasks[0].Retry)
+
+	plan, err = compile(t, `{"tasks":[{"id":"a","type":"call","config":{"retry":{"maxAttempts":20,"initialDelayMs":0,"factor":10,"jitter":1,"retryOn":[100,599,"X"]}}}]}`)
+	require.NoError(t, err)
+	require.Equal(t, workflow.RetryPolicy{MaxAttempts: 20, Factor: 10, MaxDelay: want.MaxDelay / 2, Jitter: 1, RetryOn: []string{"100", "599", "X"}}, plan.Graph.Tasks[0].Retry)
+	_, err = compile(t, `{"tasks":[{"id":"a","type":"call","config":{"retry":{"maxAttempts":21,"factor":10.1,"jitter":1.01,"retryOn":[99,600]}}}]}`)
+	require.Equal(t, []string{
+		"tasks[0].config.retry.maxAttempts: must be an integer between 1 and 20",
+		"tasks[0].config.retry.factor: must be a number between 1 and 10",
+		"tasks[0].config.retry.jitter: must be a number between 0 and 1",
+		"tasks[0].config.retry.retryOn[0]: must be an error code or a status from 100 to 599",
+		"tasks[0].config.retry.retryOn[1]: must be an error code or a status from 100 to 599",
+	}, lines(faults(t, err).Details))
+}
+
+// What a workflow runs makes it reach outside and wait.
+func TestLink(t *testing.T) {
+	t.Parallel()
+	planOf := func(tasks string, change ...func(*workflow.Definition)) *workflow.Plan {
+		plan, err := compile(t, `{"tasks":[`+tasks+`]}`, change...)
+		require.NoError(t, err)
+		return plan
+	}
+	const running = `{"id":"a","type":"run","config":{"alias":"sub","version":"v1"}}`
+	for name, test := range map[string]struct {
+		sub     string
+		change  func(*workflow.Definition)
+		effects bool
+		mode    workflow.Mode
+		timeout time.Duration
+	}{
+		"nothing":          {`{"id":"s","type":"step"}`, func(*workflow.Definition) {}, false, workflow.ModeSync, time.Minute},
+		"effects":          {`{"id":"s","type":"call"}`, func(*workflow.Definition) {}, true, workflow.ModeSync, time.Minute},
+		"waits":            {`{"id":"s","type":"pause"}`, func(*workflow.Definition) {}, true, workflow.ModeAsync, 24 * time.Hour},
+		"waits, own limit": {`{"id":"s","type":"pause"}`, func(def *workflow.Definition) { def.TimeoutSeconds = 5 }, true, workflow.ModeAsync, 5 * time.Second},
+		"waits, as asked":  {`{"id":"s","type":"pause"}`, func(def *workflow.Definition) { def.ExecutionMode = workflow.ModeSync }, true, workflow.ModeSync, time.Minute},
+	} {
+		plan := planOf(running, test.change)
+		linked := plan.Link(map[workflow.Ref]*workflow.Plan{{Alias: "sub", Version: "v1"}: planOf(test.sub)}, nil)
+		require.Equal(t, test.effects, linked.Effects, name)
+		require.Equal(t, test.mode, linked.Mode, name)
+		require.Equal(t, test.timeout, linked.Timeout, name)
+		require.Equal(t, workflow.ModeSync, plan.Mode, "the plan itself stays as it was")
+	}
 }
 
 func TestManyFaults(t *testing.T) {

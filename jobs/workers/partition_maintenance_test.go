@@ -11,6 +11,7 @@ import (
 
 	"tranche/internal/pgtest"
 	"tranche/jobs"
+	"tranche/queries"
 )
 
 // However much has gathered, maintenance removes what is of no use any more, that
@@ -57,4 +58,39 @@ func TestMaintenanceSweepsByParts(t *testing.T) {
 		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&left))
 		require.Equal(t, n, left, table)
 	}
+}
+
+// Executions of months that are over go where retention says so, and nowhere else;
+// signals that nobody waits for go a day after they came.
+func TestMaintenance(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	tenantID := pgtest.Tenant(t, pool).ID
+	now := time.Now().UTC()
+	from := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, time.UTC)
+	for _, parent := range []string{"executions", "execution_payloads"} {
+		// The first partition is of all that came before it.
+		_, err := pool.Exec(t.Context(), `DROP TABLE `+parent+now.Format("_200601"))
+		require.NoError(t, err)
+		_, err = pool.Exec(t.Context(), `CREATE TABLE `+parent+from.Format("_200601")+` PARTITION OF `+parent+
+			` FOR VALUES FROM ('`+queries.FirstIDAt(from).String()+`') TO ('`+queries.FirstIDAt(from.AddDate(0, 1, 0)).String()+`')`)
+		require.NoError(t, err)
+	}
+	for path, age := range map[string]time.Duration{"old": 25 * time.Hour, "new": 23 * time.Hour} {
+		_, err := pool.Exec(t.Context(), `INSERT INTO execution_signals (tenant_id, execution_id, attempt, task_path, payload, created_at)
+			VALUES ($1, $2, 1, $3, '{}', $4)`, tenantID, pgtest.NewID(t), path, now.Add(-age))
+		require.NoError(t, err)
+	}
+	isKept := func(retentionMonths int) (is bool) {
+		w := &partitionMaintenance{pool: pool, retentionMonths: retentionMonths}
+		require.NoError(t, w.Work(t.Context(), &river.Job[jobs.PartitionMaintenance]{JobRow: &rivertype.JobRow{CreatedAt: now}}))
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT to_regclass($1) IS NOT NULL`, "executions"+from.Format("_200601")).Scan(&is))
+		return is
+	}
+	require.True(t, isKept(0), "for ever")
+	require.True(t, isKept(2))
+	require.False(t, isKept(1))
+	var left string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT string_agg(task_path, ' ') FROM execution_signals`).Scan(&left))
+	require.Equal(t, "new", left)
 }

@@ -10,6 +10,15 @@ import (
 	"tranche/internal/egress"
 )
 
+// What may not be published is told together with all else that is wrong.
+func TestRefusalsAreToldBesideFaults(t *testing.T) {
+	t.Parallel()
+	const config = `{"url":"https://example.com/?token=abc","method":"LATER"}`
+	requireRefusals(t, "http-request", []refusal{
+		{config, "tasks[0].config.url", mustBeSecret}, {config, "tasks[0].config.method", "must be one of"},
+	})
+}
+
 func TestHTTPRequestRefusesNamesThatNoSecretHas(t *testing.T) {
 	t.Parallel()
 	const at = "tasks[0].config."

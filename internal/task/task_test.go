@@ -154,6 +154,15 @@ func TestModesOfTypes(t *testing.T) {
 	}
 }
 
+// A graph within a graph within a for-each still sees the item, and whatever came before.
+func TestRootsOfNestedGraphs(t *testing.T) {
+	t.Parallel()
+	const tasks = `[{"id":"first","type":"end"},{"id":"second","type":"end"},{"id":"e","type":"for-each","config":{"items":"tasks.first.output","tasks":[
+		{"id":"l","type":"loop","config":{"until":"item == index and last == tasks.second.output","tasks":[{"id":"u","type":"end","config":{"output":{"a":"{{ item }}{{ last }}{{ tasks.first.status }}"}}}]}}]}}]`
+	_, details := plan(t, Types(Ports{}), tasks, `[{"source":"start","target":"first"},{"source":"first","target":"second"},{"source":"second","target":"e"}]`)
+	require.Empty(t, details)
+}
+
 func TestDefaultsOfTypes(t *testing.T) {
 	t.Parallel()
 	p, details := plan(t, Types(Ports{}), `[{"id":"s","type":"switch","config":{"cases":[{"when":"true","goto":"e"}],"default":"l"}},

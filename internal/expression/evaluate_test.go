@@ -453,8 +453,10 @@ func TestUUIDsAreOfTheTasksRun(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[any]bool{}
 	for _, env := range []expression.Env{
-		{ExecutionID: "e1", Path: "score"}, {ExecutionID: "e2", Path: "score"},
-		{ExecutionID: "e1", Path: "each[0].score"}, {ExecutionID: "e1", Path: "each[1].score"},
+		{ExecutionID: "e1", Path: "score"},
+		{ExecutionID: "e2", Path: "score"},
+		{ExecutionID: "e1", Path: "each[0].score"},
+		{ExecutionID: "e1", Path: "each[1].score"},
 	} {
 		id, err := x.Eval(&env)
 		require.NoError(t, err)

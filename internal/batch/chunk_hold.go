@@ -164,6 +164,6 @@ func (h *holding) giveBack(ctx context.Context, write func(context.Context) erro
 		if !errors.Is(err, fault.Unavailable) || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(groupRetryWait)
+		time.Sleep(awayRetryWait)
 	}
 }

@@ -96,7 +96,7 @@ func flatten(path []byte, object map[string]any, yield func(path []byte, leaf an
 const batchesKnownMax = 64
 
 // knownColumns remembers which output columns of the running batches are
-// recorded, so that a group names only new ones: usually none.
+// recorded, so that a statement names only new ones: usually none.
 type knownColumns struct {
 	mu      sync.Mutex
 	batches map[uuid.UUID]*columnSet

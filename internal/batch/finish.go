@@ -24,7 +24,7 @@ type ended struct {
 	borrowerID string         // of an item without effects; else it is recorded
 }
 
-// finishGathered is finish for the items of a group.
+// finishGathered is finish for items that were gathered.
 func (s *Service) finishGathered(ctx context.Context, tenantID, batchID uuid.UUID, items []*ended) error {
 	return s.finish(ctx, tenantID, batchID, items[0].plan, items)
 }

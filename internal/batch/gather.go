@@ -20,29 +20,30 @@ const (
 	// have more. Hundreds of items with states of megabytes would take longer than a
 	// write may, or more than PostgreSQL takes at a time.
 	gatherBytesMax = 8 << 20
-	// groupWriteTimeMax bounds one attempt to write a group.
-	groupWriteTimeMax = 30 * time.Second
-	// groupRetryWait is the pause before another attempt while the database is
+	// gatherWriteTimeMax bounds one attempt to write items.
+	gatherWriteTimeMax = 30 * time.Second
+	// awayRetryWait is the pause before another attempt while the database is
 	// away: what effects gave must not be lost for that.
-	groupRetryWait = 500 * time.Millisecond
+	awayRetryWait = 500 * time.Millisecond
 	// writersMax is how many statements of a batch there are at a time, and
-	// secondWriterAt how many items have to wait for more than one.
+	// secondWriterAt how many items have to wait before there is a second one.
 	writersMax     = 2
 	secondWriterAt = 128
 )
 
-// gatherer hands the items of a batch that come at about the same time to one
-// statement. A batch has a writer, which takes whatever has come meanwhile, and
-// while many wait a second one beside it: what takes a database a processor's time
-// leaves others idle. Unlike a group of package execution it mixes no batches, and
-// tries again while the database is away.
+// gatherer writes the items of a batch that come at about the same time in one
+// statement (group commit). Each batch that has items waiting has a writer, which takes
+// whatever has come meanwhile, and while many wait a second one, because a statement
+// keeps only one of the database's processors busy. Items of different batches are never
+// mixed, and while the database is away the writer tries again. (Single executions share
+// commits by the coalescer of package execution.)
 type gatherer[T sized] struct {
 	write  func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error
 	mu     sync.Mutex
-	groups map[uuid.UUID]*group[T]
+	queues map[uuid.UUID]*itemQueue[T]
 }
 
-// sized is what is gathered: of so many bytes, about.
+// sized is what is gathered; size is about how many bytes it has.
 type sized interface{ size() int }
 
 func (*loading) size() int { return 0 }
@@ -62,13 +63,14 @@ func (it *chunkItem) size() int {
 	return size
 }
 
-// group is the items of one batch that wait to be written.
-type group[T sized] struct {
+// itemQueue holds the items of one batch that wait to be written.
+type itemQueue[T sized] struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*arrival[T]
 	writers           int
 }
 
+// arrival is an item and whoever waits for it to be written.
 type arrival[T sized] struct {
 	ctx  context.Context //nolint:containedctx // of the job that waits for the answer
 	item T
@@ -76,22 +78,22 @@ type arrival[T sized] struct {
 }
 
 func newGatherer[T sized](write func(ctx context.Context, tenantID, batchID uuid.UUID, items []T) error) *gatherer[T] {
-	return &gatherer[T]{write: write, groups: map[uuid.UUID]*group[T]{}}
+	return &gatherer[T]{write: write, queues: map[uuid.UUID]*itemQueue[T]{}}
 }
 
 // add hands an item over and waits until it is written or ctx ends.
 func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item T) error {
 	a := &arrival[T]{ctx: ctx, item: item, done: make(chan error, 1)}
 	g.mu.Lock()
-	waiting := g.groups[batchID]
-	if waiting == nil {
-		waiting = &group[T]{tenantID: tenantID, batchID: batchID}
-		g.groups[batchID] = waiting
+	q := g.queues[batchID]
+	if q == nil {
+		q = &itemQueue[T]{tenantID: tenantID, batchID: batchID}
+		g.queues[batchID] = q
 	}
-	waiting.waiting = append(waiting.waiting, a)
-	if waiting.writers == 0 || waiting.writers < writersMax && len(waiting.waiting) >= secondWriterAt {
-		waiting.writers++
-		go g.serve(context.WithoutCancel(ctx), waiting)
+	q.waiting = append(q.waiting, a)
+	if q.writers == 0 || q.writers < writersMax && len(q.waiting) >= secondWriterAt {
+		q.writers++
+		go g.serve(context.WithoutCancel(ctx), q)
 	}
 	g.mu.Unlock()
 	select {
@@ -103,23 +105,23 @@ func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item
 }
 
 // serve writes what waits until nothing does, or little beside another writer.
-func (g *gatherer[T]) serve(ctx context.Context, waiting *group[T]) {
+func (g *gatherer[T]) serve(ctx context.Context, q *itemQueue[T]) {
 	for {
 		time.Sleep(gatherTime)
 		g.mu.Lock()
-		taken := waiting.waiting
-		if len(taken) == 0 || waiting.writers > 1 && len(taken) < secondWriterAt {
-			if waiting.writers--; waiting.writers == 0 {
-				delete(g.groups, waiting.batchID)
+		taken := q.waiting
+		if len(taken) == 0 || q.writers > 1 && len(taken) < secondWriterAt {
+			if q.writers--; q.writers == 0 {
+				delete(g.queues, q.batchID)
 			}
 			g.mu.Unlock()
 			return
 		}
-		waiting.waiting = nil
+		q.waiting = nil
 		g.mu.Unlock()
 		for len(taken) > 0 {
 			n := fitting(len(taken), func(i int) int { return taken[i].item.size() })
-			g.writeAll(ctx, waiting, taken[:n])
+			g.writeAll(ctx, q, taken[:n])
 			taken = taken[n:]
 		}
 	}
@@ -138,11 +140,11 @@ func fitting(items int, size func(i int) int) int {
 
 // writeAll writes items together; those that cannot be written with their
 // neighbours one by one, so that none fails for another.
-func (g *gatherer[T]) writeAll(ctx context.Context, waiting *group[T], taken []*arrival[T]) {
-	err := g.tryWrite(ctx, waiting, taken)
+func (g *gatherer[T]) writeAll(ctx context.Context, q *itemQueue[T], taken []*arrival[T]) {
+	err := g.tryWrite(ctx, q, taken)
 	for _, a := range taken {
 		if err != nil && len(taken) > 1 && a.ctx.Err() == nil {
-			a.done <- g.tryWrite(ctx, waiting, []*arrival[T]{a})
+			a.done <- g.tryWrite(ctx, q, []*arrival[T]{a})
 			continue
 		}
 		a.done <- err
@@ -151,25 +153,25 @@ func (g *gatherer[T]) writeAll(ctx context.Context, waiting *group[T], taken []*
 
 // tryWrite writes items, again and again while the database is away and anybody
 // waits for them.
-func (g *gatherer[T]) tryWrite(ctx context.Context, waiting *group[T], taken []*arrival[T]) error {
+func (g *gatherer[T]) tryWrite(ctx context.Context, q *itemQueue[T], taken []*arrival[T]) error {
 	items := make([]T, len(taken))
 	for i, a := range taken {
 		items[i] = a.item
 	}
 	for {
-		err := g.writeOnce(ctx, waiting, items)
+		err := g.writeOnce(ctx, q, items)
 		if !errors.Is(err, fault.Unavailable) || allGone(taken) {
 			return err
 		}
-		time.Sleep(groupRetryWait)
+		time.Sleep(awayRetryWait)
 	}
 }
 
-func (g *gatherer[T]) writeOnce(ctx context.Context, waiting *group[T], items []T) error {
-	ctx, cancel := context.WithTimeout(ctx, groupWriteTimeMax)
+func (g *gatherer[T]) writeOnce(ctx context.Context, q *itemQueue[T], items []T) error {
+	ctx, cancel := context.WithTimeout(ctx, gatherWriteTimeMax)
 	defer cancel()
 	return postgres.Translate(fault.Safely(func() error {
-		return g.write(ctx, waiting.tenantID, waiting.batchID, items)
+		return g.write(ctx, q.tenantID, q.batchID, items)
 	}))
 }
 

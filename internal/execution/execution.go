@@ -37,9 +37,9 @@ type Config struct {
 	Runner  *engine.Runner
 	// Callbacks makes the addresses that answer waits; nil gives none.
 	Callbacks *Callbacks
-	// Gather is how long reads and ends of executions wait for company while there is
-	// any: for those that nobody waits for.
-	Gather time.Duration
+	// Linger is how long reads and ends of executions wait for others to share their
+	// statement, while there are any: for executions that no caller waits for.
+	Linger time.Duration
 	// Ended, unless nil, is told of every execution that this service brought to an end,
 	// again if the end has to be written again; of many at once by their number.
 	Ended func(engine.Status, int)
@@ -64,9 +64,9 @@ type Service struct {
 	answers *room.Rooms // of executions that package batch does not run
 
 	inserts  lanes[*newExecution, bool]
-	reads    group[reference, *queries.SysExecutionListForRunRow]
+	reads    coalescer[reference, *queries.SysExecutionListForRunRow]
 	finishes lanes[*Finished, int64]
-	releases group[lease, int64]
+	releases coalescer[lease, int64]
 }
 
 // New returns a service; Stop ends it.
@@ -79,10 +79,10 @@ func New(c Config) *Service {
 	s.inserts.set((*newExecution).bytes, 0, func(ctx context.Context, executions []*newExecution) ([]bool, error) {
 		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
 	})
-	s.finishes.set((*Finished).bytes, c.Gather, func(ctx context.Context, ends []*Finished) ([]int64, error) {
+	s.finishes.set((*Finished).bytes, c.Linger, func(ctx context.Context, ends []*Finished) ([]int64, error) {
 		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
 	})
-	s.reads.gather = c.Gather
+	s.reads.linger = c.Linger
 	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
 		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
 	}

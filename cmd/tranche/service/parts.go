@@ -37,9 +37,9 @@ import (
 const (
 	// readyTimeMax bounds one check of /readyz.
 	readyTimeMax = 2 * time.Second
-	// gatherTime has executions that jobs run, of which there are many, share more
+	// lingerTime has executions that jobs run, of which there are many, share more
 	// statements: what is accepted meanwhile needs the processors too.
-	gatherTime = 3 * time.Millisecond
+	lingerTime = 3 * time.Millisecond
 	// largeBodyBytes is what a body may have and still be one thing to do.
 	largeBodyBytes = 64 << 10
 )
@@ -84,7 +84,7 @@ func (s *Service) assemble() error {
 	}))
 	callers := execution.NewCallers(s.config.Clock)
 	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0)
-	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, gatherTime)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, lingerTime)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
@@ -114,12 +114,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, gather time.Duration) *side {
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, linger time.Duration) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
-		Callbacks: s.callbacks(), Callers: callers, Gather: gather,
+		Callbacks: s.callbacks(), Callers: callers, Linger: linger,
 		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})

@@ -50,7 +50,7 @@ func (w *writer) write(_ context.Context, items []int) ([]int, error) {
 func queueBehind(t *testing.T, w *writer, items ...int) map[int]error {
 	t.Helper()
 	w.begun, w.goOn = make(chan struct{}), make(chan struct{})
-	g := &group[int, int]{write: w.write, bytes: func(n int) int { return n << 20 }}
+	g := &coalescer[int, int]{write: w.write, bytes: func(n int) int { return n << 20 }}
 	failures := map[int]error{}
 	var mu sync.Mutex
 	var callers errgroup.Group
@@ -80,7 +80,7 @@ func queueBehind(t *testing.T, w *writer, items ...int) map[int]error {
 	return failures
 }
 
-func TestGroupSharesWrites(t *testing.T) {
+func TestCoalescerSharesWrites(t *testing.T) {
 	t.Parallel()
 	w := &writer{refuse: -1}
 	for item, err := range queueBehind(t, w, 1, 2) {
@@ -116,7 +116,7 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-func TestGroupBadOneFailsAlone(t *testing.T) {
+func TestCoalescerBadOneFailsAlone(t *testing.T) {
 	t.Parallel()
 	w := &writer{refuse: 2}
 	failures := queueBehind(t, w, 1, 2, -3)
@@ -128,7 +128,7 @@ func TestGroupBadOneFailsAlone(t *testing.T) {
 	require.Equal(t, [][]int{{0}, {1, 2, -3}, {1}, {2}, {-3}}, w.writes)
 }
 
-func TestGroupAllFailWithTheDatabase(t *testing.T) {
+func TestCoalescerAllFailWithTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := &writer{away: fault.New(fault.Unavailable, "away")}
 	failures := queueBehind(t, w, 1, 2)
@@ -139,10 +139,10 @@ func TestGroupAllFailWithTheDatabase(t *testing.T) {
 }
 
 // Whoever waits and goes away leaves the item behind: it is written.
-func TestGroupWritesForThoseWhoLeft(t *testing.T) {
+func TestCoalescerWritesForThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	w := &writer{refuse: -1, begun: make(chan struct{}), goOn: make(chan struct{})}
-	g := &group[int, int]{write: w.write}
+	g := &coalescer[int, int]{write: w.write}
 	first := make(chan error, 1)
 	go func() {
 		_, err := g.do(t.Context(), 1)
@@ -165,11 +165,11 @@ func TestGroupWritesForThoseWhoLeft(t *testing.T) {
 
 // After a write that several shared, more is waited for; one that is alone goes
 // at once.
-func TestGroupGathers(t *testing.T) {
+func TestCoalescerLingers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var writes []int
-		g := &group[int, int]{gather: time.Second, write: func(_ context.Context, items []int) ([]int, error) {
+		g := &coalescer[int, int]{linger: time.Second, write: func(_ context.Context, items []int) ([]int, error) {
 			writes = append(writes, len(items))
 			time.Sleep(time.Millisecond) // others come meanwhile
 			return items, nil
@@ -199,10 +199,10 @@ func TestGroupGathers(t *testing.T) {
 
 // A write that panics fails for the bad one alone, whoever writes it, and takes nobody
 // else with it, nor what comes after.
-func TestGroupSurvivesAPanic(t *testing.T) {
+func TestCoalescerSurvivesAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &group[int, int]{write: func(_ context.Context, items []int) ([]int, error) {
+		g := &coalescer[int, int]{write: func(_ context.Context, items []int) ([]int, error) {
 			time.Sleep(time.Millisecond) // others come meanwhile
 			if slices.Contains(items, 1) {
 				panic("a bad one")
@@ -229,10 +229,10 @@ func TestGroupSurvivesAPanic(t *testing.T) {
 }
 
 // What is written may be megabytes, and is not held by what comes after it.
-func TestGroupLetsGoOfWhatItWrites(t *testing.T) {
+func TestCoalescerLetsGoOfWhatItWrites(t *testing.T) {
 	t.Parallel()
-	g := &group[int, int]{bytes: func(int) int { return groupBytesMax }}
-	queue := []*queued[int, int]{{item: 1}, {item: 2}}
+	g := &coalescer[int, int]{bytes: func(int) int { return sharedBytesMax }}
+	queue := []*call[int, int]{{item: 1}, {item: 2}}
 	g.queue = queue
 	require.Equal(t, 1, g.take()[0].item)
 	require.Nil(t, queue[0])

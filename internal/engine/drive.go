@@ -32,11 +32,11 @@ type drive struct {
 	pure       workflow.Call // of the step without effects that runs
 
 	goroutines sync.WaitGroup // of the effects
-	reports    chan Event     // of the effects
+	reports    chan event     // of the effects
 	effects    []*effect      // those that run
-	ready      []Action       // effects that begin once a state that says so is durable
+	ready      []action       // effects that begin once a state that says so is durable
 	over       chan struct{}  // closed when nobody reads reports any more
-	alone      func() Event   // the one effect that begins, which needs no goroutine of its own
+	alone      func() event   // the one effect that begins, which needs no goroutine of its own
 	storedWait time.Time      // the wait that the last checkpoint holds
 	measured   int            // bytes of results that the state held when all were measured
 	unmeasured int            // bytes of those that came since then
@@ -45,7 +45,7 @@ type drive struct {
 
 // effect is an effect that runs.
 type effect struct {
-	in     Place
+	in     place
 	task   int
 	cancel context.CancelFunc
 }
@@ -65,22 +65,22 @@ func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 }
 
 // inline reports whether the one action is a step without effects.
-func (d *drive) inline(actions []Action) bool {
+func (d *drive) inline(actions []action) bool {
 	if len(actions) != 1 {
 		return false
 	}
 	switch first := actions[0]; first.Kind {
-	case ActionCheck, ActionItems, ActionTest:
+	case actionCheck, actionItems, actionTest:
 		return true
-	case ActionRun:
+	case actionRun:
 		return !d.graph(first.In).Tasks[first.Task].Program.Effect()
-	case ActionStop, ActionWait:
+	case actionStop, actionWait:
 	}
 	return false
 }
 
 // step takes a step without effects and reports it.
-func (d *drive) step(ctx context.Context, action Action) Event {
+func (d *drive) step(ctx context.Context, action action) event {
 	scene, event := d.enter(ctx, action)
 	if scene == nil {
 		return event
@@ -89,7 +89,7 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 	task, state := scene.graph.Tasks[i], &scene.tasks[i]
 	scene.readTasks()
 	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
-	if action.Kind == ActionRun {
+	if action.Kind == actionRun {
 		d.pure = workflow.Call{Env: &scene.env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now()}
 		return d.call(ctx, action, scene, &d.pure)
 	}
@@ -97,49 +97,49 @@ func (d *drive) step(ctx context.Context, action Action) Event {
 }
 
 // ask evaluates what decides on a task: its condition, or what it repeats.
-func (d *drive) ask(ctx context.Context, action Action, scene *scene) (event Event) {
+func (d *drive) ask(ctx context.Context, action action, scene *scene) (report event) {
 	i, task := action.Task, scene.graph.Tasks[action.Task]
-	event = Event{In: action.In, Task: i}
-	defer d.settle(ctx, task, &event)
+	report = event{In: action.In, Task: i}
+	defer d.settle(ctx, task, &report)
 	var err error
 	switch action.Kind { //nolint:exhaustive // the others are no steps without effects
-	case ActionCheck:
-		event.Kind = EventPassed
+	case actionCheck:
+		report.Kind = eventPassed
 		var admitted bool
 		if admitted, err = task.When.EvalBool(&scene.env); admitted {
-			event.Kind = EventAdmitted
+			report.Kind = eventAdmitted
 		}
 		err = atMember("when", err)
-	case ActionItems:
-		event.Kind = EventItems
+	case actionItems:
+		report.Kind = eventItems
 		var items []any
 		items, err = scene.itemsOf(i)
-		event.Count = len(items)
-	case ActionTest:
-		event.Kind = EventTested
-		event.Met, err = scene.testLast(i)
+		report.Count = len(items)
+	case actionTest:
+		report.Kind = eventTested
+		report.Met, err = scene.testLast(i)
 		err = atMember("until", err)
 	}
 	if err != nil {
-		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
+		report.Kind, report.Err = eventFailed, d.taskError(ctx, task, err)
 	}
-	return event
+	return report
 }
 
 // enter gives the scene of an action's graph. It is nil where the run cannot
 // begin, and the event says why.
-func (d *drive) enter(ctx context.Context, action Action) (*scene, Event) {
+func (d *drive) enter(ctx context.Context, action action) (*scene, event) {
 	scene, err := d.scene(ctx, action.In)
 	if err != nil {
-		return nil, Event{Kind: EventRefused, In: action.In, Err: err, At: d.now()}
+		return nil, event{Kind: eventRefused, In: action.In, Err: err, At: d.now()}
 	}
-	return scene, Event{}
+	return scene, event{}
 }
 
 // collect keeps the effects that are to begin, and returns what is waited for: the
 // zero action for nothing.
-func (d *drive) collect(actions []Action) (wait Action) {
-	if n := len(actions); n > 0 && actions[n-1].Kind == ActionWait {
+func (d *drive) collect(actions []action) (wait action) {
+	if n := len(actions); n > 0 && actions[n-1].Kind == actionWait {
 		actions, wait = actions[:n-1], actions[n-1]
 	}
 	d.ready = append(d.ready, actions...)
@@ -149,7 +149,7 @@ func (d *drive) collect(actions []Action) (wait Action) {
 // begin starts the effects that are ready, after the state that says so is
 // durable. It returns when the next wait is over, the execution's deadline at the
 // latest, and whether the drive is suspended until then.
-func (d *drive) begin(ctx context.Context, wait Action) (wakeAt time.Time, suspended bool, err error) {
+func (d *drive) begin(ctx context.Context, wait action) (wakeAt time.Time, suspended bool, err error) {
 	effects := d.ready
 	d.ready = d.ready[:0]
 	wakeAt = d.run.State.Deadline
@@ -165,7 +165,7 @@ func (d *drive) begin(ctx context.Context, wait Action) (wakeAt time.Time, suspe
 		}
 		d.storedWait = wait.At
 	}
-	if len(effects) == 1 && wait.Kind != ActionWait && len(d.effects) == 0 {
+	if len(effects) == 1 && wait.Kind != actionWait && len(d.effects) == 0 {
 		d.alone = d.prepare(ctx, effects[0])
 		return wakeAt, false, nil
 	}
@@ -185,9 +185,9 @@ func (d *drive) begin(ctx context.Context, wait Action) (wakeAt time.Time, suspe
 }
 
 // start runs an effect beside the drive.
-func (d *drive) start(ctx context.Context, action Action) {
+func (d *drive) start(ctx context.Context, action action) {
 	if d.reports == nil {
-		d.reports, d.over = make(chan Event), make(chan struct{})
+		d.reports, d.over = make(chan event), make(chan struct{})
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
@@ -200,11 +200,11 @@ func (d *drive) start(ctx context.Context, action Action) {
 
 // prepare gives an effect the values of now; what it returns may run beside the
 // drive, within the time limits of task and execution.
-func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
+func (d *drive) prepare(ctx context.Context, action action) (run func() event) {
 	scene, refusal := d.enter(ctx, action)
 	if scene == nil {
 		refusal.Task = action.Task
-		return func() Event { return refusal }
+		return func() event { return refusal }
 	}
 	task, state := scene.graph.Tasks[action.Task], &scene.tasks[action.Task]
 	scene.readTasks()
@@ -215,7 +215,7 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 		Env: &env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), EnterRoom: d.run.EnterRoom,
 	}
 	deadline := d.run.State.Deadline
-	return func() Event {
+	return func() event {
 		limited, cancel := context.WithTimeout(ctx, deadline.Sub(call.At))
 		defer cancel()
 		bounded := limited
@@ -226,7 +226,7 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 		event := d.call(bounded, action, scene, call)
 		// The timer may be ahead of the clock: by less than a millisecond, or more
 		// when the clock was set back.
-		if event.Kind == EventFailed && errors.Is(limited.Err(), context.DeadlineExceeded) && event.At.Before(deadline) {
+		if event.Kind == eventFailed && errors.Is(limited.Err(), context.DeadlineExceeded) && event.At.Before(deadline) {
 			event.At = deadline
 		}
 		return event
@@ -234,7 +234,7 @@ func (d *drive) prepare(ctx context.Context, action Action) (run func() Event) {
 }
 
 // send reports an effect. A drive that has ended takes no reports.
-func (d *drive) send(event Event) {
+func (d *drive) send(event event) {
 	select {
 	case d.reports <- event:
 	case <-d.over:
@@ -244,7 +244,7 @@ func (d *drive) send(event Event) {
 // wait returns what happens next: an effect's report, or that time has passed.
 // An effect that nothing runs beside is run here, which spares two switches of
 // goroutines and a timer.
-func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
+func (d *drive) wait(ctx context.Context, wakeAt time.Time) event {
 	if run := d.alone; run != nil {
 		d.alone = nil
 		return run()
@@ -262,22 +262,22 @@ func (d *drive) wait(ctx context.Context, wakeAt time.Time) Event {
 	if at.Before(wakeAt) && ctx.Err() == nil {
 		at = wakeAt
 	}
-	return Event{Kind: EventTimer, At: at}
+	return event{Kind: eventTimer, At: at}
 }
 
 // reported returns the report of an effect that has ended already.
-func (d *drive) reported() (event Event, came bool) {
+func (d *drive) reported() (report event, came bool) {
 	select {
-	case event = <-d.reports:
-		d.ended(event)
-		return event, true
+	case report = <-d.reports:
+		d.ended(report)
+		return report, true
 	default:
-		return Event{}, false
+		return event{}, false
 	}
 }
 
 // ended forgets an effect that has reported.
-func (d *drive) ended(event Event) {
+func (d *drive) ended(event event) {
 	d.effects = slices.DeleteFunc(d.effects, func(e *effect) bool {
 		mine := e.task == event.Task && slices.Equal(e.in, event.In)
 		if mine {
@@ -301,38 +301,38 @@ func (d *drive) end() {
 
 // stop cancels the effects within stopped runs, whose reports nobody will read,
 // drops those that have not begun, and returns the other actions.
-func (d *drive) stop(actions []Action) []Action {
-	for len(actions) > 0 && actions[0].Kind == ActionStop {
+func (d *drive) stop(actions []action) []action {
+	for len(actions) > 0 && actions[0].Kind == actionStop {
 		run := actions[0].In
 		for _, e := range d.effects {
 			if e.in.within(run) {
 				e.cancel()
 			}
 		}
-		d.ready = slices.DeleteFunc(d.ready, func(a Action) bool { return a.In.within(run) })
+		d.ready = slices.DeleteFunc(d.ready, func(a action) bool { return a.In.within(run) })
 		actions = actions[1:]
 	}
 	return actions
 }
 
 // call runs a program and reports what came of it.
-func (d *drive) call(ctx context.Context, action Action, scene *scene, call *workflow.Call) (event Event) {
+func (d *drive) call(ctx context.Context, action action, scene *scene, call *workflow.Call) (report event) {
 	task := scene.graph.Tasks[action.Task]
-	event = Event{Kind: EventCompleted, In: action.In, Task: action.Task}
-	defer d.settle(ctx, task, &event)
+	report = event{Kind: eventCompleted, In: action.In, Task: action.Task}
+	defer d.settle(ctx, task, &report)
 	result, err := task.Program.Run(ctx, call)
 	if err != nil {
-		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, err)
-		return event
+		report.Kind, report.Err = eventFailed, d.taskError(ctx, task, err)
+		return report
 	}
-	event.Result = result
-	return event
+	report.Result = result
+	return report
 }
 
 // settle times an event. A panic of what gave it fails the task: an internal error.
-func (d *drive) settle(ctx context.Context, task *workflow.Task, event *Event) {
+func (d *drive) settle(ctx context.Context, task *workflow.Task, event *event) {
 	if cause := recover(); cause != nil {
-		event.Kind, event.Err = EventFailed, d.taskError(ctx, task, fault.Panicked(cause))
+		event.Kind, event.Err = eventFailed, d.taskError(ctx, task, fault.Panicked(cause))
 	}
 	event.At = d.now()
 }

@@ -97,9 +97,9 @@ func TestJitterIsDeterministic(t *testing.T) {
 		plan := w.plan(t, "", `a effect {"retry":{"maxAttempts":9,"initialDelayMs":1000,"factor":1,"jitter":1}}`)
 		state := NewState(plan, execution)
 		at := time.Unix(0, 0)
-		next(plan, state, &Event{Kind: EventStarted, At: at}, &actionBuffer{})
+		next(plan, state, &event{Kind: eventStarted, At: at}, &actionBuffer{})
 		state.Tasks[0].Attempt = attempt
-		next(plan, state, &Event{Kind: EventFailed, Err: external(0, 0), At: at}, &actionBuffer{})
+		next(plan, state, &event{Kind: eventFailed, Err: external(0, 0), At: at}, &actionBuffer{})
 		return state.Tasks[0].WakeAt.Sub(at)
 	}
 	require.Equal(t, delay("e1", 1), delay("e1", 1))
@@ -352,9 +352,9 @@ func TestATaskBeginsWithItsCondition(t *testing.T) {
 	t.Parallel()
 	plan := (&world{}).plan(t, "", `a effect {"when":"true"}`)
 	state, at := NewState(plan, "e1"), time.Unix(0, 0)
-	next(plan, state, &Event{Kind: EventStarted, At: at}, &actionBuffer{})
-	actions := next(plan, state, &Event{Kind: EventAdmitted, At: at.Add(time.Second)}, &actionBuffer{})
-	require.Equal(t, []Action{{Kind: ActionRun}}, actions)
+	next(plan, state, &event{Kind: eventStarted, At: at}, &actionBuffer{})
+	actions := next(plan, state, &event{Kind: eventAdmitted, At: at.Add(time.Second)}, &actionBuffer{})
+	require.Equal(t, []action{{Kind: actionRun}}, actions)
 	require.Equal(t, at, state.Tasks[0].StartedAt)
 }
 
@@ -435,7 +435,7 @@ func TestNextAfterTheEnd(t *testing.T) {
 	plan := w.plan(t, "", "a pure")
 	_, state := w.drive(t, plan)
 	before := copyOf(t, state)
-	require.Empty(t, next(plan, state, &Event{Kind: EventCancelled, At: time.Now()}, &actionBuffer{}))
+	require.Empty(t, next(plan, state, &event{Kind: eventCancelled, At: time.Now()}, &actionBuffer{}))
 	require.Empty(t, cmp.Diff(before, copyOf(t, state)))
 }
 

@@ -74,18 +74,18 @@ type Tally struct {
 	Notices        []workflow.Notice `json:"notices,omitempty"`
 }
 
-// NestedRun names one run of one task's nested graphs.
-type NestedRun struct {
+// nestedRun names one run of one task's nested graphs.
+type nestedRun struct {
 	Task  int // position of the task in its graph
 	Index int // of the run
 }
 
-// Place leads to a graph on its way: nil to the execution's own, else through
+// place leads to a graph on its way: nil to the execution's own, else through
 // the runs around it, outermost first.
-type Place []NestedRun
+type place []nestedRun
 
 // within reports whether a place is in a run.
-func (p Place) within(run Place) bool {
+func (p place) within(run place) bool {
 	return len(p) >= len(run) && slices.Equal(p[:len(run)], run)
 }
 
@@ -119,7 +119,7 @@ func (n *Nested) over(at time.Time) bool { return !n.Limit.IsZero() && !n.Limit.
 func (s *step) inside(i int, frame *Frame) step {
 	inner := *s
 	inner.graph, inner.tasks = s.plan.NestedGraph(s.graph.Tasks[i].Nest), frame.Tasks
-	inner.in = append(slices.Clip(s.in), NestedRun{i, frame.Index})
+	inner.in = append(slices.Clip(s.in), nestedRun{i, frame.Index})
 	if s.graph.Tasks[i].Nest.Graph == nil {
 		inner.depth++
 	}
@@ -127,7 +127,7 @@ func (s *step) inside(i int, frame *Frame) step {
 }
 
 // reach is the step on the graph at a place; false if that run is over.
-func (s *step) reach(in Place) (step, bool) {
+func (s *step) reach(in place) (step, bool) {
 	at := *s
 	for _, run := range in {
 		frame := at.tasks[run.Task].Nested.open(run.Index)
@@ -228,13 +228,13 @@ func (s *step) resumes(i int, frame *Frame) {
 // advance looks at a task whose nested runs go on. It returns the step without
 // effects that is next in them, if there is one, and whether the task moved, so
 // that its graph has to be looked at again.
-func (s *step) advance(i int) (next Action, found, moved bool) {
+func (s *step) advance(i int) (next action, found, moved bool) {
 	n := s.tasks[i].Nested
 	switch n.Phase {
 	case PhaseItems:
-		return Action{Kind: ActionItems, In: s.in, Task: i}, true, false
+		return action{Kind: actionItems, In: s.in, Task: i}, true, false
 	case PhaseTest:
-		return Action{Kind: ActionTest, In: s.in, Task: i}, true, false
+		return action{Kind: actionTest, In: s.in, Task: i}, true, false
 	case PhaseRuns:
 	}
 	for _, index := range n.Open {
@@ -247,14 +247,14 @@ func (s *step) advance(i int) (next Action, found, moved bool) {
 		if over {
 			output, err := inner.result()
 			s.close(i, frame, output, err)
-			return Action{}, false, true
+			return action{}, false, true
 		}
 	}
 	if len(n.Open) == 0 {
 		s.collect(i)
-		return Action{}, false, true
+		return action{}, false, true
 	}
-	return Action{}, false, false
+	return action{}, false, false
 }
 
 // result is what a nested graph gave that has come to its end.
@@ -314,7 +314,7 @@ func (s *step) close(i int, frame *Frame, output any, err *workflow.TaskError) {
 }
 
 // refuse ends a run that could not begin.
-func (s *step) refuse(event *Event) {
+func (s *step) refuse(event *event) {
 	// The step is that on the run; closing it is up to the task around.
 	around := step{plan: s.plan, graph: s.plan.Graph, tasks: s.state.Tasks, state: s.state, at: s.at, buffer: s.buffer}
 	last := len(event.In) - 1
@@ -402,7 +402,7 @@ func (s *step) stop(status Status) {
 		s.stopTask(i, status)
 	}
 	if running {
-		s.do(Action{Kind: ActionStop, In: s.in})
+		s.do(action{Kind: actionStop, In: s.in})
 	}
 }
 
@@ -453,7 +453,7 @@ func (n *Nested) sourceFailed() bool {
 // each[3].score, sub.score.
 func (s *step) path(i int) string { return pathOf(s.plan, s.in, i) }
 
-func pathOf(plan *workflow.Plan, in Place, i int) string {
+func pathOf(plan *workflow.Plan, in place, i int) string {
 	graph, prefix := plan.Graph, ""
 	for _, run := range in {
 		task := graph.Tasks[run.Task]

@@ -10,27 +10,27 @@ import (
 	"tranche/internal/workflow"
 )
 
-// EventKind says what happened.
-type EventKind int
+// eventKind says what happened.
+type eventKind int
 
 // The kinds of events.
 const (
-	EventStarted   EventKind = iota // the execution begins, or another process goes on with it
-	EventAdmitted                   // the task's when is true
-	EventPassed                     // the task's when is false
-	EventCompleted                  // the task gave Result, or its signal came
-	EventFailed                     // the task gave Err
-	EventItems                      // the task's items are Count
-	EventTested                     // the task's until is Met
-	EventRefused                    // the run at In cannot begin, for Err
-	EventTimer                      // time has passed
-	EventCancelled                  // the execution is to stop
+	eventStarted   eventKind = iota // the execution begins, or another process goes on with it
+	eventAdmitted                   // the task's when is true
+	eventPassed                     // the task's when is false
+	eventCompleted                  // the task gave Result, or its signal came
+	eventFailed                     // the task gave Err
+	eventItems                      // the task's items are Count
+	eventTested                     // the task's until is Met
+	eventRefused                    // the run at In cannot begin, for Err
+	eventTimer                      // time has passed
+	eventCancelled                  // the execution is to stop
 )
 
-// Event is something that happened to an execution.
-type Event struct {
-	Kind   EventKind
-	In     Place // where the task's graph is
+// event is something that happened to an execution.
+type event struct {
+	Kind   eventKind
+	In     place // where the task's graph is
 	Task   int   // its position
 	Result workflow.Result
 	Err    *workflow.TaskError
@@ -42,23 +42,23 @@ type Event struct {
 	Signals map[string]any
 }
 
-// ActionKind says what is to be done.
-type ActionKind int
+// actionKind says what is to be done.
+type actionKind int
 
 // The kinds of actions.
 const (
-	ActionCheck ActionKind = iota // evaluate the task's when
-	ActionRun                     // run the task's program
-	ActionItems                   // evaluate the task's items
-	ActionTest                    // evaluate the task's until
-	ActionStop                    // stop what runs in the run at In
-	ActionWait                    // report a timer at At, and a signal that comes
+	actionCheck actionKind = iota // evaluate the task's when
+	actionRun                     // run the task's program
+	actionItems                   // evaluate the task's items
+	actionTest                    // evaluate the task's until
+	actionStop                    // stop what runs in the run at In
+	actionWait                    // report a timer at At, and a signal that comes
 )
 
-// Action is what is to be done next.
-type Action struct {
-	Kind ActionKind
-	In   Place // where the task's graph is
+// action is what is to be done next.
+type action struct {
+	Kind actionKind
+	In   place // where the task's graph is
 	Task int
 	// At is when a wait is over; zero if only a signal ends it. Signal says that
 	// a task waits for one.
@@ -76,7 +76,7 @@ type Action struct {
 // tasks wins (decisions 4.5). Only stops come before such a step. Nested graphs
 // follow the same rules; the step that is next in a task's runs is that of the
 // first run that has one.
-func next(plan *workflow.Plan, state *State, event *Event, buffer *actionBuffer) []Action {
+func next(plan *workflow.Plan, state *State, event *event, buffer *actionBuffer) []action {
 	if state.Ended() {
 		return nil
 	}
@@ -90,8 +90,8 @@ func next(plan *workflow.Plan, state *State, event *Event, buffer *actionBuffer)
 // actionBuffer holds the actions of one use of next; the following use of the
 // same buffer takes their place.
 type actionBuffer struct {
-	actions []Action
-	room    [1]Action // enough for a graph without effects
+	actions []action
+	room    [1]action // enough for a graph without effects
 }
 
 // step is one use of next on one graph and the states of its tasks.
@@ -101,22 +101,22 @@ type step struct {
 	tasks  []TaskState
 	state  *State // of the execution
 	at     time.Time
-	in     Place
+	in     place
 	depth  int // of workflows within each other
 	buffer *actionBuffer
 }
 
 func (s *step) late() bool { return !s.at.Before(s.state.Deadline) }
 
-func (s *step) apply(event *Event) {
+func (s *step) apply(event *event) {
 	switch event.Kind {
-	case EventStarted:
+	case eventStarted:
 		s.start(event.Signals)
-	case EventTimer:
+	case eventTimer:
 		s.wake("", event.Signals)
-	case EventCancelled:
+	case eventCancelled:
 		s.end(StatusCancelled)
-	case EventAdmitted, EventPassed, EventCompleted, EventFailed, EventItems, EventTested, EventRefused:
+	case eventAdmitted, eventPassed, eventCompleted, eventFailed, eventItems, eventTested, eventRefused:
 		if len(event.In) == 0 {
 			s.report(event)
 		} else if at, goesOn := s.reach(event.In); goesOn {
@@ -126,22 +126,22 @@ func (s *step) apply(event *Event) {
 }
 
 // report applies an event to the task that it is about.
-func (s *step) report(event *Event) {
+func (s *step) report(event *event) {
 	switch event.Kind { //nolint:exhaustive // the others are about the execution
-	case EventAdmitted:
+	case eventAdmitted:
 		s.tasks[event.Task].Admitted = true
-	case EventPassed:
+	case eventPassed:
 		s.passOver(event.Task)
-	case EventCompleted:
+	case eventCompleted:
 		s.complete(event.Task, event.Result)
-	case EventFailed:
+	case eventFailed:
 		s.fail(event.Task, event.Err)
-	case EventItems:
+	case eventItems:
 		s.tasks[event.Task].Nested.Phase, s.tasks[event.Task].Nested.Count = PhaseRuns, event.Count
 		s.fill(event.Task)
-	case EventTested:
+	case eventTested:
 		s.test(event.Task, event.Met)
-	case EventRefused:
+	case eventRefused:
 		s.refuse(event)
 	}
 }
@@ -319,7 +319,7 @@ func (s *step) passOver(i int) {
 	s.take(i, s.graph.Tasks[i].OnSkip)
 }
 
-func (s *step) do(action Action) { s.buffer.actions = append(s.buffer.actions, action) }
+func (s *step) do(action action) { s.buffer.actions = append(s.buffer.actions, action) }
 
 // decide says what is to be done in the state that the event led to.
 func (s *step) decide() {
@@ -336,7 +336,7 @@ func (s *step) decide() {
 	case late:
 		s.end(StatusTimeout)
 	default:
-		wait := Action{Kind: ActionWait}
+		wait := action{Kind: actionWait}
 		s.effects(&wait)
 		if !wait.At.IsZero() || wait.Signal {
 			s.do(wait)
@@ -346,14 +346,14 @@ func (s *step) decide() {
 
 // survey looks at a graph and the runs in it. It returns the step without
 // effects that is next, if there is one, else whether the graph is over.
-func (s *step) survey(late bool) (next Action, found, over bool) {
+func (s *step) survey(late bool) (next action, found, over bool) {
 	ended, busy := false, false
 	for i := 0; i < len(s.tasks); i++ {
 		t, task := &s.tasks[i], s.graph.Tasks[i]
 		switch {
 		case t.Ready && !late && task.When != nil && !t.Admitted:
 			s.begin(t)
-			return Action{Kind: ActionCheck, In: s.in, Task: i}, true, false
+			return action{Kind: actionCheck, In: s.in, Task: i}, true, false
 		case t.Ready && !late && task.Nest != nil:
 			s.enter(i)
 			i, ended, busy = -1, false, false // it may have moved what comes before it
@@ -377,11 +377,11 @@ func (s *step) survey(late bool) (next Action, found, over bool) {
 			ended = true
 		}
 	}
-	return Action{}, false, ended || !busy
+	return action{}, false, ended || !busy
 }
 
 // effects begins every effect that is ready, and notes what is waited for.
-func (s *step) effects(wait *Action) {
+func (s *step) effects(wait *action) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
 		switch {
@@ -404,18 +404,18 @@ func (s *step) effects(wait *Action) {
 }
 
 // until lets a wait end at a time, if that is not zero, at the latest.
-func (a *Action) until(at time.Time) {
+func (a *action) until(at time.Time) {
 	if !at.IsZero() && (a.At.IsZero() || at.Before(a.At)) {
 		a.At = at
 	}
 }
 
-func (s *step) run(i int) Action {
+func (s *step) run(i int) action {
 	t := &s.tasks[i]
 	s.begin(t)
 	t.Status, t.Ready = StatusRunning, false
 	t.Attempt++
-	return Action{Kind: ActionRun, In: s.in, Task: i}
+	return action{Kind: actionRun, In: s.in, Task: i}
 }
 
 func (s *step) begin(t *TaskState) {

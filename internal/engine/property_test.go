@@ -121,17 +121,17 @@ func (s *sketch) compile(t *rapid.T) *workflow.Plan {
 }
 
 // answer is what a task gives when an attempt of it runs.
-func (s *sketch) answer(i, attempt int, at time.Time) Event {
+func (s *sketch) answer(i, attempt int, at time.Time) event {
 	id := s.plan.Graph.Tasks[i].ID
 	f := s.fates[id]
 	if attempt <= f.fails {
-		return Event{Kind: EventFailed, Task: i, Err: own("X"), At: at}
+		return event{Kind: eventFailed, Task: i, Err: own("X"), At: at}
 	}
 	result := workflow.Result{Output: map[string]any{"id": id, "n": json.Number("1.10")}, End: f.ends}
 	if f.chooses {
 		result.Targets = append([]string{}, f.chosen...)
 	}
-	return Event{Kind: EventCompleted, Task: i, Result: result, At: at}
+	return event{Kind: eventCompleted, Task: i, Result: result, At: at}
 }
 
 // expect works out the statuses in another way than the engine: task by task
@@ -203,7 +203,7 @@ func (s *simulation) run() *Outcome {
 	s.state = NewState(s.plan, "e1")
 	s.begun = map[int]bool{}
 	s.at = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	event := Event{Kind: EventStarted, At: s.at}
+	event := event{Kind: eventStarted, At: s.at}
 	for range 10_000 {
 		actions := s.next(event)
 		if s.state.Ended() {
@@ -216,7 +216,7 @@ func (s *simulation) run() *Outcome {
 	return nil
 }
 
-func (s *simulation) next(event Event) []Action {
+func (s *simulation) next(event event) []action {
 	before := statuses(s.plan, s.state)
 	actions := next(s.plan, s.state, &event, &actionBuffer{})
 	for id, status := range statuses(s.plan, s.state) {
@@ -232,24 +232,24 @@ func (s *simulation) next(event Event) []Action {
 	return actions
 }
 
-func (s *simulation) perform(actions []Action) Event {
+func (s *simulation) perform(actions []action) event {
 	s.at = s.at.Add(time.Millisecond)
 	var wakeAt time.Time
 	for _, action := range actions {
 		task := s.plan.Graph.Tasks[action.Task]
 		switch action.Kind {
-		case ActionWait:
+		case actionWait:
 			wakeAt = action.At
 			continue
-		case ActionCheck:
+		case actionCheck:
 			require.Len(s.t, actions, 1)
 			s.checkOrder(action.Task)
-			kind := EventAdmitted
+			kind := eventAdmitted
 			if s.fates[task.ID].passes {
-				kind = EventPassed
+				kind = eventPassed
 			}
-			return Event{Kind: kind, Task: action.Task, At: s.at}
-		case ActionRun, ActionItems, ActionTest, ActionStop:
+			return event{Kind: kind, Task: action.Task, At: s.at}
+		case actionRun, actionItems, actionTest, actionStop:
 		}
 		s.checkOrder(action.Task)
 		attempt := s.state.Tasks[action.Task].Attempt
@@ -270,11 +270,11 @@ func (s *simulation) perform(actions []Action) Event {
 		}
 		s.running = nil
 		s.state = copyOf(s.t, s.state)
-		return Event{Kind: EventStarted, At: s.at}
+		return event{Kind: eventStarted, At: s.at}
 	}
 	choice := s.draw(len(s.running) + 1)
 	if !wakeAt.IsZero() && (len(s.running) == 0 || choice == len(s.running)) {
-		return Event{Kind: EventTimer, At: wakeAt}
+		return event{Kind: eventTimer, At: wakeAt}
 	}
 	choice %= max(len(s.running), 1)
 	i := s.running[choice]
@@ -382,7 +382,7 @@ func TestResetRunsToTheEnd(t *testing.T) {
 			f.fails, f.ends = 0, nil
 		}
 		s.running, s.begun = nil, map[int]bool{}
-		event := Event{Kind: EventStarted, At: s.at}
+		event := event{Kind: eventStarted, At: s.at}
 		for !s.state.Ended() {
 			if actions := s.next(event); !s.state.Ended() {
 				event = s.perform(actions)

@@ -89,19 +89,19 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 	}
 	d := newDrive(r, run, checkpoint)
 	defer d.end()
-	event := Event{Kind: EventStarted, At: r.now()}
+	latest := event{Kind: eventStarted, At: r.now()}
 	for {
 		if ctx.Err() != nil {
 			if cause := context.Cause(ctx); !errors.Is(cause, ErrCancelled) {
 				return Verdict{}, cause
 			}
-			event = Event{Kind: EventCancelled, At: r.now()}
+			latest = event{Kind: eventCancelled, At: r.now()}
 		}
-		if err := d.heed(ctx, &event); err != nil {
+		if err := d.heed(ctx, &latest); err != nil {
 			return Verdict{}, err
 		}
-		d.bound(&event)
-		actions := next(run.Plan, run.State, &event, &d.buffer)
+		d.bound(&latest)
+		actions := next(run.Plan, run.State, &latest, &d.buffer)
 		if run.State.Ended() {
 			outcome := conclude(run.Plan, run.State)
 			run.Plan.Weight.Learn(d.heaviest, outcome.Status != StatusCompleted)
@@ -109,14 +109,14 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 		}
 		actions = d.stop(actions)
 		if d.inline(actions) {
-			event = d.step(ctx, actions[0])
+			latest = d.step(ctx, actions[0])
 			continue
 		}
 		wait := d.collect(actions)
 		// Reports that came while a state was written share the next one: each by
 		// itself would write the whole state again.
 		if report, came := d.reported(); came {
-			event = report
+			latest = report
 			continue
 		}
 		signal, came, err := d.signal(ctx, wait)
@@ -124,7 +124,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			return Verdict{}, err
 		}
 		if came {
-			event = signal
+			latest = signal
 			continue
 		}
 		wakeAt, suspended, err := d.begin(ctx, wait)
@@ -135,7 +135,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			run.Plan.Weight.Learn(d.heaviest, false)
 			return Verdict{WakeAt: wakeAt}, nil
 		}
-		event = d.wait(ctx, wakeAt)
+		latest = d.wait(ctx, wakeAt)
 	}
 }
 

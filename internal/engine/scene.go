@@ -27,7 +27,7 @@ type scene struct {
 	unread []int // tasks that expressions read and that env does not have yet
 
 	items map[int][]any // of the tasks that are a for-each
-	inner map[NestedRun]*scene
+	inner map[nestedRun]*scene
 }
 
 // unread are the tasks of a graph that expressions read.
@@ -108,7 +108,7 @@ func (s *scene) testLast(i int) (bool, error) {
 }
 
 // graph is the graph at a place.
-func (d *drive) graph(in Place) *workflow.Graph {
+func (d *drive) graph(in place) *workflow.Graph {
 	graph := d.run.Plan.Graph
 	for _, run := range in {
 		graph = d.run.Plan.NestedGraph(graph.Tasks[run.Task].Nest)
@@ -117,7 +117,7 @@ func (d *drive) graph(in Place) *workflow.Graph {
 }
 
 // scene returns the scene of a run that goes on. The error says why it cannot.
-func (d *drive) scene(ctx context.Context, in Place) (*scene, *workflow.TaskError) {
+func (d *drive) scene(ctx context.Context, in place) (*scene, *workflow.TaskError) {
 	at := &d.root
 	for _, run := range in {
 		inner, known := at.inner[run]
@@ -133,7 +133,7 @@ func (d *drive) scene(ctx context.Context, in Place) (*scene, *workflow.TaskErro
 }
 
 // open makes the scene of a run.
-func (d *drive) open(ctx context.Context, outer *scene, run NestedRun) (*scene, *workflow.TaskError) {
+func (d *drive) open(ctx context.Context, outer *scene, run nestedRun) (*scene, *workflow.TaskError) {
 	task, nested := outer.graph.Tasks[run.Task], outer.tasks[run.Task].Nested
 	frame, nest := nested.frame(run.Index), task.Nest
 	s := &scene{
@@ -161,9 +161,9 @@ func (d *drive) open(ctx context.Context, outer *scene, run NestedRun) (*scene, 
 		}
 	}
 	if outer.inner == nil {
-		outer.inner = map[NestedRun]*scene{}
+		outer.inner = map[nestedRun]*scene{}
 	}
-	maps.DeleteFunc(outer.inner, func(other NestedRun, _ *scene) bool {
+	maps.DeleteFunc(outer.inner, func(other nestedRun, _ *scene) bool {
 		return outer.tasks[other.Task].Nested.open(other.Index) == nil
 	})
 	outer.inner[run] = s
@@ -224,28 +224,28 @@ func (d *drive) addressed(s *scene) {
 }
 
 // signal returns the event of a signal that a waiting task has got.
-func (d *drive) signal(ctx context.Context, wait Action) (Event, bool, error) {
+func (d *drive) signal(ctx context.Context, wait action) (event, bool, error) {
 	if !wait.Signal || d.run.Signals == nil || len(d.ready) > 0 { // what is ready begins first
-		return Event{}, false, nil
+		return event{}, false, nil
 	}
 	payloads, err := d.run.Signals(ctx)
 	if err != nil {
-		return Event{}, false, err
+		return event{}, false, err
 	}
 	for _, w := range Waits(d.run.Plan, d.run.State) {
 		if payload, came := payloads[w.Path]; came && w.Status == StatusWaiting {
-			return Event{
-				Kind: EventCompleted, In: w.In, Task: w.Position, Result: workflow.Result{Output: payload}, At: d.now(),
+			return event{
+				Kind: eventCompleted, In: w.in, Task: w.position, Result: workflow.Result{Output: payload}, At: d.now(),
 			}, true, nil
 		}
 	}
-	return Event{}, false, nil
+	return event{}, false, nil
 }
 
 // heed adds the signals that have come to an event with which the time of a wait is
 // over.
-func (d *drive) heed(ctx context.Context, event *Event) (err error) {
-	if event.Kind != EventStarted && event.Kind != EventTimer || d.run.Signals == nil || !d.run.Plan.Waits() {
+func (d *drive) heed(ctx context.Context, event *event) (err error) {
+	if event.Kind != eventStarted && event.Kind != eventTimer || d.run.Signals == nil || !d.run.Plan.Waits() {
 		return nil
 	}
 	isOver := func(w Waiting) bool {

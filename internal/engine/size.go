@@ -23,12 +23,12 @@ const (
 // bound turns the completion of a task whose result nests too deep, or is one too
 // many, into its failure. Results that the state has dropped again, like those of a
 // loop's earlier iterations, do not count.
-func (d *drive) bound(event *Event) {
-	if event.Kind != EventCompleted {
+func (d *drive) bound(event *event) {
+	if event.Kind != eventCompleted {
 		return
 	}
 	if end := event.Result.End; exactjson.IsTooDeep(event.Result.Output) || end != nil && exactjson.IsTooDeep(end.CustomOutput) {
-		event.Kind = EventFailed
+		event.Kind = eventFailed
 		event.Err = &workflow.TaskError{
 			Code:    workflow.CodeTooLarge,
 			Message: fmt.Sprintf("the result is nested deeper than %d levels", exactjson.DepthMax),
@@ -45,7 +45,7 @@ func (d *drive) bound(event *Event) {
 	if d.measured <= StateBytesMax {
 		return
 	}
-	event.Kind = EventFailed
+	event.Kind = eventFailed
 	event.Err = &workflow.TaskError{
 		Code:    workflow.CodeTooLarge,
 		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", StateBytesMax>>20),

@@ -12,8 +12,8 @@ import (
 // Waiting is a wait for a signal that an execution has reached or may reach in
 // a graph that is on its way.
 type Waiting struct {
-	In       Place
-	Position int
+	in       place
+	position int
 	Path     string // each[3].approve
 	TaskID   string
 	Status   Status

@@ -12,7 +12,7 @@
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
 // chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
-// the output package (draft.go, while items run; PostProcess, postprocess.go).
+// the output package (draft*.go, while items run; PostProcess, postprocess.go).
 // control.go, cancel.go and retry.go intervene; turns.go says whose turn it is, and
 // circuit.go has items wait whose target is down. Files are read by package itemfile,
 // and written by report.go.

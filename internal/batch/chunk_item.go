@@ -59,7 +59,7 @@ func (it *chunkItem) record(ctx context.Context, f *execution.Finished) error {
 func (it *chunkItem) keepEnd() {
 	it.mu.Lock()
 	defer it.mu.Unlock()
-	if it.endBytes += it.end.size(); it.draft == nil || it.draft.isClosed.Load() || it.endBytes > pageBytesMax {
+	if it.endBytes += it.end.size(); !it.draft.isOpen() || it.endBytes > pageBytesMax {
 		clear(it.ended)
 		return
 	}

@@ -21,8 +21,9 @@ const (
 	persistWaitMax = 5 * time.Second
 )
 
-// drive runs the execution until it has ended or waits, and records which.
-// Finished is nil when it waits or was handed over.
+// drive runs the execution until it has ended, waits, or cannot go on here. Its end is
+// returned, to be written by the caller. Otherwise Finished is nil: a wait is recorded, and
+// after an error the lease is given up.
 func (r *run) drive(ctx context.Context) (*Finished, error) {
 	defer r.leaveRoom()
 	running := workflow.WithTenant(ctx, r.tenantID)
@@ -125,8 +126,7 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.insert(ctx, row, r.ongoing()); err != nil {
 		return r.unsure(err)
 	}
-	r.request = nil
-	close(r.recorded)
+	r.noteRecorded()
 	return nil
 }
 
@@ -159,8 +159,7 @@ func (r *run) recordFinished(ctx context.Context, f *Finished) error {
 	if err := r.insert(ctx, row, r.ended(f)); err != nil {
 		return err
 	}
-	r.request = nil
-	close(r.recorded)
+	r.noteRecorded()
 	return nil
 }
 

@@ -17,11 +17,14 @@ import (
 )
 
 // A process that cannot bring an execution to its end gives the lease up, so that
-// others can. release does so together with a job that is due at once, releaseTx with
-// one that is due later. letGo tries until the database is there, and leaves an
-// execution that has a job to the next try of that. giveUp does so in the background
-// after an error, handOver within seconds when the process stops, and unsure after a
-// write of which it is not known whether it has taken the lease.
+// others can go on:
+//
+//   - release inserts a job that is due at once, releaseTx one that may be due later.
+//   - letGo tries until the database is there; an execution that has a job is left to the
+//     next try of that.
+//   - giveUp is letGo in the background, after an error.
+//   - handOver is release within seconds, when the process stops.
+//   - unsure is letGo after a write of which it is not known whether it took the lease.
 
 const (
 	// handOverTimeMax bounds the writes by which executions are handed over.
@@ -71,7 +74,7 @@ func (r *run) releaseTx(ctx context.Context, tx pgx.Tx, at time.Time) (rows int6
 func (r *run) letGo(ctx context.Context) error {
 	ctx = postgres.WithTenant(ctx, r.tenantID)
 	return r.persist(ctx, func(ctx context.Context) (int64, error) {
-		if r.recorded != nil {
+		if r.hasNoJob {
 			return r.release(ctx)
 		}
 		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams{
@@ -107,7 +110,7 @@ func (r *run) unsure(err error) error {
 	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, fault.ErrPanic) || errors.Is(err, context.Canceled)
 	if mayCommit && !postgres.Unsent(err) {
 		// Many may be in that position, so they keep neither input nor state.
-		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, recorded: r.recorded}
+		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, hasNoJob: r.hasNoJob}
 		go func() { late.letGoLate(late.service.life) }()
 	}
 	return err

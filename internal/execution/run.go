@@ -12,20 +12,32 @@ import (
 	"tranche/queries"
 )
 
-// run is one execution that this process drives.
+// run is one execution that this process drives. Of each kind another function begins it,
+// and it is recorded and leased at another time:
+//
+//   - A request of a caller (fresh) is recorded by its first write: with a lease when its
+//     first effect begins (record), without one when it ends before (recordFinished).
+//   - An execution that a job goes on with (lease) is recorded, and leased before it is
+//     driven.
+//   - An item of a batch (runOf) is package batch's to record. It is leased with the first
+//     state that is stored of it (store), and never if it ends before that.
+//
+// End, LetGo and unsure make runs that are not driven, for a single write.
 type run struct {
 	service  *Service
 	tenantID uuid.UUID
 	id       uuid.UUID
-	token    uuid.UUID // of the lease
-	engine   engine.Run
-	tags     []string
-	batchID  *uuid.UUID // of an item; nil for other executions
+	// token is that of the lease. Every write to what is leased names it, and writes
+	// nothing where the row has another (errLeaseLost). It is chosen before the lease
+	// begins; of an item it is the nil UUID until then.
+	token   uuid.UUID
+	engine  engine.Run
+	tags    []string
+	batchID *uuid.UUID // of an item; nil for other executions
 
-	// request is set while the execution is not recorded: the first write
-	// inserts it.
-	request  *Request
-	recorded chan struct{} // closed with the first write; nil where that was before, and a job runs the execution
+	request  *Request      // of a caller, until it is recorded; else nil
+	recorded chan struct{} // of a request, closed once it is recorded
+	hasNoJob bool          // of a request: who gives the lease up inserts a job
 
 	signalsSeen int64 // signals that the engine was last told of
 	isAdmitted  bool  // by package batch, and what it holds with it
@@ -60,6 +72,7 @@ func (s *Service) fresh(r *Request) (*run, error) {
 		tags:     r.Tags,
 		request:  r,
 		recorded: make(chan struct{}),
+		hasNoJob: true,
 		engine: engine.Run{
 			Plan: r.Plan, State: state, Input: r.Input,
 			Execution: root(id, state.Attempt, r.BorrowerID, r.IsTest),
@@ -69,6 +82,12 @@ func (s *Service) fresh(r *Request) (*run, error) {
 		made.connect()
 	}
 	return made, nil
+}
+
+// noteRecorded is called when the first write of a request is committed.
+func (r *run) noteRecorded() {
+	r.request = nil
+	close(r.recorded)
 }
 
 // root is what expressions see as execution (decisions 4.7).

@@ -17,6 +17,7 @@ import (
 	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/logging"
+	"tranche/internal/machine"
 	"tranche/internal/postgres/embedded"
 )
 
@@ -32,12 +33,19 @@ const (
 // is Go's own measure, collecting takes a fifth of the processor time.
 const garbagePercent = 170
 
+// heapShare is the part of the memory up to which garbage may pile up; beyond
+// it is collected at any cost. The other half is for what the program is not
+// alone with: PostgreSQL, and files that the system keeps.
+const heapShare = 2
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(heapLimit(os.DirFS("/")))
+		if bytes := machine.MemoryBytes(os.DirFS("/")); bytes > 0 {
+			debug.SetMemoryLimit(bytes / heapShare)
+		}
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -1,18 +1,25 @@
 package embedded
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"tranche/internal/machine"
 )
+
+// memoryUnknown is taken for the bytes of memory of a machine that does not say.
+const memoryUnknown = 1 << 30
 
 // parameters are the -c arguments of the server: what differs from
 // PostgreSQL's defaults for one service on one machine, then the caller's.
 func (o Options) parameters() []string {
-	buffers := min(max(memoryBytes()/4, 128<<20), 2<<30) >> 20
+	memory := cmp.Or(machine.MemoryBytes(os.DirFS("/")), memoryUnknown)
+	buffers := min(max(memory/4, 128<<20), 2<<30) >> 20
 	settings := map[string]string{
 		"listen_addresses":        "", // the socket is the only way in
 		"port":                    "5432",
@@ -52,27 +59,6 @@ func (o Options) parameters() []string {
 		args = append(args, "-c", fmt.Sprintf("%s=%s", name, settings[name]))
 	}
 	return args
-}
-
-// memoryBytes is what this machine, or the container's limit, offers; 1 GiB
-// where that cannot be read.
-func memoryBytes() int64 {
-	bytes := int64(1 << 30)
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if _, rest, found := strings.Cut(string(text), "MemTotal:"); found {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
-					bytes = kib << 10
-				}
-			}
-		}
-	}
-	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
-			bytes = min(bytes, limit)
-		}
-	}
-	return bytes
 }
 
 // plainEnvironment is the caller's without the PG* variables, which would

@@ -193,13 +193,15 @@ type SysProcessListDeadParams struct {
 	SinceLookSeconds float64
 }
 
-// Processes that have died and may have left work. Either their session has ended,
-// so that its lock is free: one that only lost its connection has another before
-// it is silent for that long, but not so where the server was away, when all have
-// lost theirs. So the asker must be steady, or still have its first session and have
-// found the process heard of since the server began to take sessions: since its
-// start, or its recovery from a crash, which sets its statistics back. Or they have
-// not been heard of for long; those that had not been at the last look were found then.
+// Processes that have died and may have left work; package process has the timeline.
+// A process that was heard of within dead_after_seconds is dead if its session has ended,
+// so that its lock is free: one that only lost its connection has another before it is
+// silent for silent_seconds. Not so where the server was away, when all have lost theirs.
+// So the asker must be steady; or it must still have its first session, and the process
+// must have been heard of since the server began to take sessions: since its start, or its
+// recovery from a crash, which sets its statistics back.
+// A process that was not heard of for dead_after_seconds is dead if the asker is steady.
+// Those of which that was so at the asker's last look were found then.
 func (q *Queries) SysProcessListDead(ctx context.Context, db DBTX, arg SysProcessListDeadParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysProcessListDead,
 		arg.IsSteady,

@@ -1,11 +1,38 @@
 // Package process keeps this process known to the others and gives back the
 // work of processes that died. One row and one small write every few seconds
 // stand for all the leases a process holds: an execution or a job belongs to
-// the process it names for as long as that process' heartbeat is fresh. A
-// process that is killed takes its session with the database with it, which
-// tells its death within seconds; one that hangs, or whose machine is gone, is
-// found by its heartbeat. What it held is taken back in the transaction that finds
-// it dead, and looked for once a minute besides. It must not know what the work is.
+// the process it names for as long as that process' heartbeat is fresh. It must not
+// know what the work is.
+//
+// This is what the others notice of a process, counted from its last heartbeat. All of
+// them beat every beatInterval, and those that work look at the others with each beat,
+// which therefore adds up to 2 s:
+//
+//	 5 s  silentAfter: it is dead if its session with the database has ended, which a
+//	      process that is killed takes with it. One that only lost its connection has
+//	      another by then.
+//	20 s  DeadAfter: it is dead in any case: it hangs, or its machine is gone.
+//
+// In the transaction that finds it dead, its running jobs become available and what it
+// held without a job gets one (takeBack in dead.go). Beside that,
+//
+//   - a job that found its work held by a process that lived looks again after 10 s
+//     (LookAgainAfter);
+//   - about once a minute (lookInterval) everything is taken back that is held by no
+//     process that lives, though none died: what a backend of a dead one committed later,
+//     and what is held by one that nobody knows, as in a restored backup;
+//   - a job that the queue gave to a process 10 s ago (lostAfter) and that it does not work
+//     on, because the answer got lost, is taken back by the process itself;
+//   - the row of a dead process is removed after an hour.
+//
+// After the database was away all processes look dead. So one that had no session or no
+// heartbeat of its own for a while (awayAfter) first beats for 10 s (steadyAfter), in which
+// the others beat again too; before that it believes in the death of none. Only one that
+// still has its first session, because it has just started, believes that a session has
+// ended, of a process that was heard of since the server started (SysProcessListDead).
+//
+// A process that was suspended and goes on beats again and lives. What it held has
+// another token or id by then, so it can write none of it.
 package process
 
 import (
@@ -22,22 +49,20 @@ import (
 	"tranche/queries"
 )
 
-// Limits of the heartbeat. A process is found dead silentAfter after its last
-// heartbeat where its session has ended, else DeadAfter after it, and its jobs are
-// available again with the next beat of one that works: within 7 s or 22 s in all.
+// Limits of the heartbeat; the package comment has them in the order of time.
 const (
 	beatInterval = 2 * time.Second
 	beatTimeout  = 4 * time.Second
-	// awayAfter is after how long without a heartbeat of its own a process
-	// believes no other's.
+	// awayAfter is after how long without a heartbeat of its own a process is no longer
+	// steady.
 	awayAfter = 10 * time.Second
-	// steadyAfter is for how long a process beats without a break before it believes
-	// that another is dead. Whatever the break was, a restart of the database too, all
-	// that live beat again meanwhile: they notice it at their next beat and connect at
-	// the one after that, each of which may run into its time limit.
+	// steadyAfter is after how long of beating without a break a process is steady, and
+	// believes that another is dead. Whatever the break was, a restart of the database
+	// too, all that live beat again meanwhile: they notice it at their next beat and connect
+	// at the one after that, each of which may run into its time limit.
 	steadyAfter = beatInterval + 2*beatTimeout
-	// silentAfter is how long after its last heartbeat a process whose session
-	// has ended counts as dead: it had the time for another session.
+	// silentAfter is how long after its last heartbeat a process counts as dead whose
+	// session has ended: it had the time for another session.
 	silentAfter = 2*beatInterval + time.Second
 	// DeadAfter is how long after its last heartbeat a process counts as dead.
 	DeadAfter = 20 * time.Second

@@ -48,8 +48,8 @@ type ExecutionResult struct {
 	accepted *ExecutionAccepted
 }
 
-// MarshalJSON writes the record of an accepted execution in place of a result
-// that does not exist yet.
+// MarshalJSON writes the record of an accepted execution in place of a result that does
+// not exist yet: an operation has one type of body, and this one answers with two.
 func (r ExecutionResult) MarshalJSON() ([]byte, error) {
 	type result ExecutionResult // without this method
 	var answer any = result(r)

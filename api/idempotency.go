@@ -28,10 +28,24 @@ const (
 	idempotencyKeyMax         = 255 // characters
 )
 
-// idempotence is how an operation that takes the header Idempotency-Key refuses
-// a key that another request has (decisions 1.11). Its handler calls keepAnswer
-// in the transaction of its effect; the rest is done here: a request under a
-// taken key fails there, is undone, and gets the kept answer.
+// The way of a request under an Idempotency-Key (decisions 1.11):
+//
+//  1. readIdempotencyKey puts the key into the context.
+//  2. The handler takes the key in the transaction of its effect, together with the answer
+//     that it is about to give (keepAnswer, keepExecution). If an earlier request has the
+//     key, that fails with idempotency.ErrTaken, which undoes the effect and comes back
+//     from the handler.
+//  3. errorAnswer gets every error of a handler. Where the key is taken it gives what was
+//     kept (replay) in place of the error: of ErrTaken, and also of what a repeated request
+//     fails with before it takes the key, because its workflow was archived meanwhile for
+//     instance.
+//
+// A synchronous execute takes the key for its execution, whose result is then the answer.
+// If it answers 202, because the caller would not wait for longer, that is kept instead
+// (settleExecution).
+
+// idempotence is how an operation that takes the header Idempotency-Key refuses a key
+// that another request has.
 type idempotence struct {
 	mismatch fault.Kind // the requests differ
 	inFlight fault.Kind // the first is not answered yet
@@ -136,9 +150,9 @@ func keepExecution(ctx context.Context, isAsync bool) func(context.Context, pgx.
 	}
 }
 
-// settleExecution makes the record of an execution that goes on the answer of
-// its request. Its error is the execution's having ended meanwhile, and errorAnswer
-// turns that into the result.
+// settleExecution keeps the record of an execution that goes on as the answer of its
+// request. If the execution has ended meanwhile, its result is the answer already: then
+// the error is ErrTaken, for which errorAnswer gives that result.
 func (s *Server) settleExecution(ctx context.Context, e *execution.Execution) error {
 	key := idempotencyKey(ctx)
 	if key == nil || e.Status == engine.StatusPending {
@@ -163,31 +177,42 @@ func encodeAnswer(answer any) (json.RawMessage, error) {
 	return bytes.TrimSpace(text.Bytes()), nil
 }
 
-// errorAnswer is the answer for a handler's error: for a request whose key is taken
-// what was answered first, else the error's problem.
+// errorAnswer is the answer for a handler's error: the kept one where the request's key is
+// taken, else the problem of the error.
 func (s *Server) errorAnswer(ctx context.Context, op *operation, err error) error {
+	answer, replayErr := s.replay(ctx, op)
+	switch {
+	case replayErr != nil:
+		return s.problem(ctx, replayErr)
+	case answer != nil:
+		return answer
+	default:
+		return s.problem(ctx, err)
+	}
+}
+
+// replay is the answer of the request that has taken this one's key; nil if there is no
+// key or nobody has taken it. Errors: the kinds of op.idempotent.
+func (s *Server) replay(ctx context.Context, op *operation) (*replayed, error) {
 	key := idempotencyKey(ctx)
 	if key == nil {
-		return s.problem(ctx, err)
+		return nil, nil
 	}
-	kept, lookup := idempotency.Find(ctx, s.config.Pool, key)
-	if lookup != nil {
-		return s.problem(ctx, lookup)
-	}
-	if kept == nil {
-		return s.problem(ctx, err)
+	kept, err := idempotency.Find(ctx, s.config.Pool, key)
+	if err != nil || kept == nil {
+		return nil, err
 	}
 	if !key.Fingerprints.Has(kept.Fingerprint) {
-		return s.problem(ctx, fault.New(op.idempotent.mismatch, "the Idempotency-Key belongs to another request"))
+		return nil, fault.New(op.idempotent.mismatch, "the Idempotency-Key belongs to another request")
 	}
 	answer := kept.Answer
 	if answer == nil {
 		if kept.Result == nil {
-			return s.problem(ctx, fault.New(op.idempotent.inFlight, "the first request under the Idempotency-Key is still in progress").
-				WithRetryAfter(retryAfterDefault))
+			return nil, fault.New(op.idempotent.inFlight, "the first request under the Idempotency-Key is still in progress").
+				WithRetryAfter(retryAfterDefault)
 		}
 		if answer, err = s.resultAnswer(ctx, kept.ExecutionID, kept.Result); err != nil {
-			return s.problem(ctx, err)
+			return nil, err
 		}
 	}
 	if kept.ExecutionID != uuid.Nil {
@@ -199,14 +224,14 @@ func (s *Server) errorAnswer(ctx context.Context, op *operation, err error) erro
 			ID string `json:"id"`
 		}
 		if err := json.Unmarshal(answer.Body, &made); err != nil {
-			return s.problem(ctx, fmt.Errorf("read a kept answer: %w", err))
+			return nil, fmt.Errorf("read a kept answer: %w", err)
 		}
 		header.Set("Location", op.idempotent.location+made.ID)
 	}
 	if text, _ := ctx.Value(preferKey{}).(string); op.idempotent.prefers {
 		header[preferenceAppliedHeader] = preferenceReplayed(text, answer.Status)
 	}
-	return &replayed{answer, header}
+	return &replayed{answer, header}, nil
 }
 
 // resultAnswer is the answer of a synchronous execute whose execution has ended.
@@ -226,8 +251,9 @@ func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) 
 	return &idempotency.Answer{Status: http.StatusOK, Body: text}, err
 }
 
-// replayed is a kept answer. It travels as an error, because it takes the place
-// of whatever the handler would have answered.
+// replayed is a kept answer. It is an error to Huma, because a handler's answer has the
+// type and the statuses of its operation, where this is a status and a text that were
+// stored; Huma writes errors that are a huma.StatusError as they say.
 type replayed struct {
 	*idempotency.Answer
 	header http.Header

@@ -3,28 +3,24 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"math/big"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/fault"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
 
-// Link returns a plan together with those of the workflows that it runs. What
-// pins say of an alias is its latest version; without, it is the highest active
-// one now. A workflow that is not there is left out: the engine fails the task
-// that needs it.
+// Link returns a plan together with those of the workflows that it runs, directly and
+// through others. The latest version of an alias is the one that pins has of it, else the
+// highest active one now. A workflow that is not there is left out: the engine fails the
+// task that needs it.
 func (c *Catalog) Link(ctx context.Context, tenantID uuid.UUID, plan *workflow.Plan, pins map[string]int) (*workflow.Plan, error) {
 	if len(plan.References) == 0 {
 		return plan, nil
 	}
-	l := linker{catalog: c, db: c.pool, tenantID: tenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{}}
+	l := c.newLinker(c.pool, tenantID)
 	maps.Copy(l.pins, pins)
 	if err := l.visit(ctx, plan, 0); err != nil {
 		return nil, err
@@ -32,18 +28,20 @@ func (c *Catalog) Link(ctx context.Context, tenantID uuid.UUID, plan *workflow.P
 	return plan.Link(l.subs, l.pins), nil
 }
 
-// linker collects the plans that a plan refers to, directly and through others.
+// linker finds the plans that a plan refers to, directly and through others.
 type linker struct {
 	catalog  *Catalog
 	db       queries.DBTX
 	tenantID uuid.UUID
-	pins     map[string]int
+	pins     map[string]int // the latest versions, by alias: as given, and as found
 	subs     map[workflow.Ref]*workflow.Plan
-	// Of checkChain: those beneath which nothing is wrong, and the numbers of aliases.
-	sound   map[workflow.Ref]*nesting
-	numbers map[string]int
 }
 
+func (c *Catalog) newLinker(db queries.DBTX, tenantID uuid.UUID) *linker {
+	return &linker{catalog: c, db: db, tenantID: tenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{}}
+}
+
+// visit adds the plans that a plan refers to, which is nested depth deep.
 func (l *linker) visit(ctx context.Context, plan *workflow.Plan, depth int) error {
 	if depth > workflow.SubDepthMax {
 		return nil
@@ -67,8 +65,8 @@ func (l *linker) visit(ctx context.Context, plan *workflow.Plan, depth int) erro
 	return nil
 }
 
-// find returns the plan that a reference leads to, and whether it is active;
-// nil where there is none.
+// find returns the plan that a reference leads to, and whether it is active; nil where
+// there is none or it is a draft.
 func (l *linker) find(ctx context.Context, ref workflow.Ref) (plan *workflow.Plan, active bool, err error) {
 	if !aliasPattern.MatchString(ref.Alias) {
 		return nil, false, nil
@@ -102,6 +100,7 @@ func (l *linker) find(ctx context.Context, ref workflow.Ref) (plan *workflow.Pla
 	return plan, w.Status == Active, err
 }
 
+// latest finds the highest active version of an alias and pins it.
 func (l *linker) latest(ctx context.Context, alias string) (version int, ok bool, err error) {
 	number, err := l.catalog.queries.WorkflowLatestActive(ctx, l.db, queries.WorkflowLatestActiveParams{TenantID: l.tenantID, Alias: alias})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -112,112 +111,4 @@ func (l *linker) latest(ctx context.Context, alias string) (version int, ok bool
 	}
 	l.pins[alias] = int(number)
 	return int(number), true, nil
-}
-
-// checkReferences finds what is wrong with the workflows that a definition
-// runs: each must be active, none may run inside itself, and a synchronous one
-// cannot run one that waits.
-func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workflow, plan *workflow.Plan) (details []fault.Detail, err error) {
-	if len(plan.References) == 0 {
-		return nil, nil
-	}
-	l := linker{
-		catalog: c, db: db, tenantID: w.TenantID, pins: map[string]int{}, subs: map[workflow.Ref]*workflow.Plan{},
-		numbers: map[string]int{}, sound: map[workflow.Ref]*nesting{},
-	}
-	for _, reference := range plan.References {
-		sub, active, err := l.find(ctx, reference.Ref)
-		if err != nil {
-			return nil, err
-		}
-		message := ""
-		switch {
-		case reference.Ref.Alias == w.Alias && reference.Ref.Version == workflow.Latest:
-			message = "would run this workflow inside itself"
-		case sub == nil || !active:
-			message = "names no active workflow"
-		default:
-			_, message, err = l.checkChain(ctx, sub, []string{w.Alias, reference.Ref.Alias})
-		}
-		if err != nil {
-			return nil, err
-		}
-		if message != "" {
-			details = append(details, fault.Detail{Field: reference.Path, Message: message})
-		}
-	}
-	if err := l.visit(ctx, plan, 0); err != nil {
-		return nil, err
-	}
-	if linked := plan.Link(l.subs, nil); linked.Waits() && w.ExecutionMode == string(workflow.ModeSync) {
-		details = append(details, fault.Detail{Field: "executionMode", Message: "must be async, because a workflow that it runs waits"})
-	}
-	return details, nil
-}
-
-// nesting is what those that run a workflow have to know of one beneath which
-// nothing is wrong.
-type nesting struct {
-	height int     // of the workflows within each other, this one included
-	latest big.Int // the aliases whose latest version runs within it, by their number
-}
-
-// fits reports whether nothing is wrong within the given ones either.
-func (l *linker) fits(n *nesting, aliases []string) bool {
-	return len(aliases)+n.height <= workflow.SubDepthMax+1 &&
-		!slices.ContainsFunc(aliases, func(alias string) bool { return n.latest.Bit(l.number(alias)) == 1 })
-}
-
-// number is the bit that stands for an alias.
-func (l *linker) number(alias string) int {
-	n, known := l.numbers[alias]
-	if !known {
-		n = len(l.numbers)
-		l.numbers[alias] = n
-	}
-	return n
-}
-
-// checkChain says what is wrong with the workflows that a plan runs within the
-// given ones, of which its own is the last; empty for nothing. Many ways may lead
-// to a workflow: where nothing is wrong beneath it, it is walked through once, and
-// again only on the way to what is wrong.
-func (l *linker) checkChain(ctx context.Context, plan *workflow.Plan, aliases []string) (own *nesting, message string, err error) {
-	if len(aliases) > workflow.SubDepthMax+1 {
-		return nil, fmt.Sprintf("would nest workflows more than %d deep", workflow.SubDepthMax), nil
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, "", err
-	}
-	own = &nesting{height: 1}
-	for _, reference := range plan.References {
-		ref := reference.Ref
-		if ref.Version == workflow.Latest {
-			if slices.Contains(aliases, ref.Alias) {
-				return nil, "would run workflow " + ref.Alias + " inside itself", nil
-			}
-			own.latest.SetBit(&own.latest, l.number(ref.Alias), 1)
-		}
-		inner, known := l.sound[ref]
-		if !known || !l.fits(inner, aliases) {
-			inner, message, err = l.checkReference(ctx, ref, aliases)
-			if err != nil || message != "" {
-				return nil, message, err
-			}
-			l.sound[ref] = inner
-		}
-		own.height = max(own.height, 1+inner.height)
-		own.latest.Or(&own.latest, &inner.latest)
-	}
-	return own, "", nil
-}
-
-// checkReference is checkChain of the workflow that a reference leads to. Where
-// there is none, nothing is wrong.
-func (l *linker) checkReference(ctx context.Context, ref workflow.Ref, aliases []string) (*nesting, string, error) {
-	sub, _, err := l.find(ctx, ref)
-	if err != nil || sub == nil {
-		return &nesting{}, "", err
-	}
-	return l.checkChain(ctx, sub, append(slices.Clip(aliases), ref.Alias))
 }

@@ -13,11 +13,11 @@ import (
 	"tranche/internal/workflow"
 )
 
-// library is a linker of workflows that are kept in memory, so that it asks no
+// library is a checker of workflows that are kept in memory, so that it asks no
 // database; the highest version of an alias is its latest.
-func library(plans map[workflow.Ref]*workflow.Plan) *linker {
+func library(plans map[workflow.Ref]*workflow.Plan) *referenceChecker {
 	c := &Catalog{plans: newPlanCache(planBytesMax)}
-	l := &linker{catalog: c, tenantID: uuid.New(), pins: map[string]int{}, sound: map[workflow.Ref]*nesting{}, numbers: map[string]int{}}
+	l := c.newReferenceChecker(nil, uuid.New())
 	for ref, plan := range plans {
 		version, _ := ParseVersion(ref.Version)
 		c.plans.put(&Workflow{ID: uuid.New(), TenantID: l.tenantID, Alias: ref.Alias, Version: version, Status: Active}, plan)
@@ -27,7 +27,7 @@ func library(plans map[workflow.Ref]*workflow.Plan) *linker {
 }
 
 // walk is checkChain as its messages are defined: along every way.
-func (l *linker) walk(t require.TestingT, plan *workflow.Plan, aliases []string) string {
+func (l *referenceChecker) walk(t require.TestingT, plan *workflow.Plan, aliases []string) string {
 	if len(aliases) > workflow.SubDepthMax+1 {
 		return "would nest workflows more than 8 deep"
 	}

@@ -68,8 +68,8 @@ type Config struct {
 	Catalog    *catalog.Catalog
 	Executions *execution.Service
 	Store      *storage.Store
-	// Processors is on how many processors items may be computed at a time; 0 is
-	// on all that Go uses.
+	// Processors is how many processors may compute items at a time; 0 is all that Go
+	// uses.
 	Processors int
 	Clock      func() time.Time
 	Log        *slog.Logger
@@ -79,14 +79,14 @@ type Config struct {
 type Service struct {
 	Config
 	q *queries.Queries
-	// These are of items with effects: what many do at about the same time is one
-	// statement.
+	// Each of these does in one statement what many items with effects do at about the
+	// same time.
 	loads       *gatherer[*loading]
 	beginnings  *gatherer[*chunkItem]
 	records     *gatherer[*chunkItem]
 	checkpoints *gatherer[*checkpoint]
 	ends        *gatherer[*ended]
-	// turns bounds how much that keeps a processor busy is done at a time.
+	// turns bounds how much of the work that keeps a processor busy is done at a time.
 	turns *turns
 	// recording bounds how many chunks are recorded or put into a package at a time:
 	// their items are in memory, and each keeps a process of PostgreSQL busy, for which
@@ -94,7 +94,7 @@ type Service struct {
 	// meanwhile; but while callers come to this process, a chunk keeps its turn until
 	// it is recorded.
 	recording *turns
-	// calling bounds how many items run that may wait for what they call.
+	// calling bounds how many items with effects run at a time: they wait for what they call.
 	calling  *turns
 	crew     crew // that runs them
 	columns  knownColumns

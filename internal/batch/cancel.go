@@ -20,8 +20,8 @@ import (
 const (
 	// cancelChunkItems is how many items one transaction ends.
 	cancelChunkItems = 5000
-	// waitingChunkItems is how many that wait are ended at a time; each needs its
-	// state, of which a statement takes gatherBytesMax.
+	// waitingChunkItems is how many items that wait are read at a time; the state of each
+	// has to be, of which one statement writes gatherBytesMax.
 	waitingChunkItems = 200
 )
 

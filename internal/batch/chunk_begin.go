@@ -28,20 +28,20 @@ const (
 	// the places, 800, and others find some.
 	callingMax   = 1000
 	callingGreed = 4
-	// placeBytes is how many bytes of results an item holds for each place that it
-	// takes, by those of its workflow that ran before: what services answer takes up to
-	// sixteen times its JSON here, garbage included. The heaviest take as many places as
-	// a tenant by itself leaves to others.
+	// An item takes a place more for each placeBytes of results that the items of its
+	// workflow before it held: what services answer takes up to sixteen times its JSON
+	// here, garbage included. The heaviest take placesAtMost, as many as a tenant by
+	// itself leaves to others.
 	placeBytes   = 32 << 10
 	placesAtMost = callingMax / (callingGreed + 1)
-	// lookAgainAfter is for how long items may begin by what was last looked up: a
-	// batch that is paused begins nothing after that.
+	// lookAgainAfter is for how long items begin without another look at the batch: so
+	// long after a pause it may still begin some.
 	lookAgainAfter = 20 * time.Millisecond
 )
 
 // waitsInChunk reports whether the items of a workflow wait in chunks until they
-// run. Those that may wait for a signal are executions before, so that there is
-// something to send it to.
+// run. Items that may wait for a signal are recorded beforehand, so that there is an
+// execution to send it to.
 func waitsInChunk(plan *workflow.Plan) bool { return !plan.Effects || !plan.Waits() }
 
 // chunkItems is how many items wait in a chunk at most.
@@ -60,8 +60,8 @@ type chunkRun struct {
 	plan     *workflow.Plan
 	custom   any
 	isTest   bool
-	*holding           // of the chunk; nil if there is none or nothing may begin
-	came     int       // for places, among the others of the batch
+	*holding           // the chunk; nil where there is none or nothing of it may begin
+	came     int       // its rank among those of the batch that wait for places (turns)
 	lookedAt time.Time // when it was last known that items may begin
 	draft    *draft
 
@@ -120,7 +120,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 	return r.result()
 }
 
-// goOn starts the items of the range that are recorded, run and are nobody's:
+// goOn starts the items of the range that are recorded as running and that nobody drives:
 // their process died, or what they call was down.
 func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 	items, err := r.q.BatchItemsListBegun(ctx, r.Pool, queries.BatchItemsListBegunParams{
@@ -206,8 +206,8 @@ func (r *chunkRun) mayBegin(ctx context.Context) bool {
 	return err == nil && may
 }
 
-// start runs an item beside the others, which leaves its place when it is recorded:
-// what waits for the database begins no more calls.
+// start runs an item beside the others. It keeps its place until it is recorded, so that
+// no more calls begin while the database is slow.
 func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
 	r.running.Add(1)
 	r.crew.start(func() {

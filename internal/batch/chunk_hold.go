@@ -25,12 +25,12 @@ import (
 const (
 	// letGoTimeMax bounds an attempt to let go of a chunk.
 	letGoTimeMax = 5 * time.Second
-	// idsKeepMax is how old the ids of items that wait may be: longer than anybody
-	// remembers a key, and not so long that what they would belong to is dropped.
+	// idsKeepMax is how old the ids of items that wait may be: longer than services
+	// remember an idempotency key, and not so long that the month of the ids is dropped.
 	idsKeepMax = 21 * 24 * time.Hour
 )
 
-// The offset of an item has twelve bits of its id.
+// An item's offset in its chunk has to fit into twelve bits of its id (itemID).
 var _ [1<<12 - chunkItemsMax - chunkItemsOfEffects]struct{}
 
 // itemID is the id of an item of a chunk: the UUIDv7 that was made for the chunk,
@@ -50,8 +50,8 @@ type holding struct {
 	row               queries.BatchChunkTakeRow // what of it is not recorded
 }
 
-// holdings are the chunks that this process holds, by token: what the rows say of
-// it may be late.
+// holdings are the chunks that this process holds, by token. The rows may say that it
+// holds more: what lets go of a chunk may not have reached its row.
 type holdings struct {
 	mu     sync.Mutex
 	tokens map[uuid.UUID]bool
@@ -131,8 +131,8 @@ func (h *holding) take(ctx context.Context, before *uuid.UUID) error {
 	})
 }
 
-// letGo leaves the chunk to whoever comes next, as soon as the database is there.
-// When the process stops, its end does.
+// letGo leaves the chunk to whoever comes next, as soon as the database is there. If the
+// process stops before that, its death leaves it to them.
 func (h *holding) letGo(ctx context.Context) error {
 	return h.giveBack(ctx, func(ctx context.Context) error {
 		return h.q.BatchChunkLetGo(ctx, h.Pool, queries.BatchChunkLetGoParams{

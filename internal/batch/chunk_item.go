@@ -26,7 +26,7 @@ type chunkItem struct {
 	first *execution.Checkpoint
 	end   *ended
 
-	written    bool // set by who writes, before the answer
+	written    bool // set by the writer before it answers, and read only after that
 	isRecorded bool
 }
 
@@ -139,8 +139,8 @@ func (s *Service) beginItems(ctx context.Context, tenantID, batchID uuid.UUID, i
 
 // recordItems makes executions that have ended of items of chunks, and counts
 // them, each once: one statement. Items of chunks that are no longer this process'
-// are passed over. If it is time to feed the batch that is another transaction:
-// when this process dies between, the next run of one of the chunks does it.
+// are passed over. If it is time to feed the batch, another transaction does so; should
+// this process die between the two, the next run of one of the chunks does.
 func (s *Service) recordItems(ctx context.Context, tenantID, batchID uuid.UUID, items []*chunkItem) error {
 	ends := make([]*ended, len(items))
 	for i, it := range items {

@@ -22,13 +22,14 @@ import (
 // transaction that records the items of a chunk removes it, so whoever comes
 // second finds nothing to do. Nothing outside has seen what a crash undoes.
 
-// recordedBytesMax is after how many bytes of states and results no more items
-// are run before these are recorded: they are in memory several times over, as
-// values, as texts and as a statement, and that of every chunk that runs. More at
-// a time is not faster.
+// recordedBytesMax is how many bytes of states and results a chunk may come to before
+// they are recorded. They are in memory several times over, as values, as texts and as a
+// statement, and so are those of every other chunk that runs. More at a time is not
+// faster.
 const recordedBytesMax = 4 << 20
 
-// lookOutEach is after how many items, a few milliseconds, requests are looked for.
+// lookOutEach is how many items, a few milliseconds' work, are between two uses of
+// lookOut.
 const lookOutEach = 100
 
 // chunk is one that waits, and what it takes to run it.

@@ -24,8 +24,8 @@ const (
 	// twice as long, up to circuitWaitMost.
 	circuitWaitFirst = 2 * time.Second
 	circuitWaitMost  = time.Minute
-	// circuitTryTime is how long a connection takes to be made or not, about: after
-	// it the others ask what has become of the item that tries.
+	// circuitTryTime is about how long it takes until a connection is made or refused:
+	// then the others ask what has become of the item that tries.
 	circuitTryTime = 5 * time.Second
 	// circuitPatience is for how long a batch waits: what is still not reached
 	// then fails.

@@ -21,12 +21,13 @@ import (
 // hundred items of a batch do not even wait for that (jobs.BatchItemRun).
 const (
 	// rangeItems is how many recorded items without effects one job runs.
-	rangeItems      = chunkItemsMax
+	rangeItems = chunkItemsMax
+	// The windows, in items: without effects, with effects, and of workflows that wait.
+	// What waits may do so for hours, in which it holds nothing but its row, and must not
+	// keep others from beginning.
 	windowOfRanges  = 8 * rangeItems
-	windowOfEffects = 12 * chunkItemsOfEffects // of those recorded, one a job
-	// windowOfWaits is of items that may wait for hours, in which they hold nothing
-	// but their rows: those that wait must not keep others from beginning.
-	windowOfWaits = 20_000
+	windowOfEffects = 12 * chunkItemsOfEffects
+	windowOfWaits   = 20_000
 )
 
 // progress is how far the processing of a batch is.

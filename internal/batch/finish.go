@@ -19,9 +19,9 @@ import (
 // ended is an item that has ended and is not written yet.
 type ended struct {
 	*execution.Finished
-	plan       *workflow.Plan // of an item that is gathered
-	startedAt  time.Time      // of an item that had no lease; else it is recorded
-	borrowerID string         // of an item without effects; else it is recorded
+	plan       *workflow.Plan // of the items that finishGathered ends
+	startedAt  time.Time      // of an item that had no lease; of others it is recorded
+	borrowerID string         // of an item without effects; of others it is recorded
 }
 
 // finishGathered is finish for items that were gathered.

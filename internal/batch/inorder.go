@@ -8,10 +8,10 @@ import (
 	"tranche/internal/fault"
 )
 
-// inOrder has work done on each value that source yields, on several of them at
-// a time, and gives what comes of it to sink in the order of the source, which
-// waits while ahead results or more wait for sink. The first error ends all; ctx
-// does too.
+// inOrder does work on each value that source yields, on several of them at a time, and
+// gives the results to sink in the order of the source. The source waits while as many
+// results as ahead says wait for sink. The first error ends all of it, and so does the end
+// of ctx.
 func inOrder[In, Out any](
 	ctx context.Context,
 	ahead int,
@@ -56,7 +56,7 @@ func inOrder[In, Out any](
 	return group.Wait()
 }
 
-// goSafely has a group do something that fails where it panics.
+// goSafely is group.Go; a panic is an error.
 func goSafely(group *errgroup.Group, do func() error) {
 	group.Go(func() error { return fault.Safely(do) })
 }

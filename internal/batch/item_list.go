@@ -29,11 +29,11 @@ type Item struct {
 }
 
 const (
-	// itemsWalkedMax is up to how many items of a batch are looked through for those
-	// of a status.
+	// itemsWalkedMax is how many items a batch has at most of which those of a status
+	// are found by looking through all of them.
 	itemsWalkedMax = 10_000
-	// itemClockSlack is by how much the clocks that the ids of items come from may
-	// differ from those of the batch.
+	// itemClockSlack is how far the clocks from which the items' ids have their times may
+	// be from that of the batch.
 	itemClockSlack = 24 * time.Hour
 )
 

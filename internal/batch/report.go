@@ -40,8 +40,8 @@ const (
 const (
 	pageItemsMax   = 1000
 	pageItemsFirst = 8       // before it is known how large items are, when all pages ahead have begun
-	pageBytesMax   = 4 << 20 // of inputs and results, as far as the pages before tell
-	pagesAhead     = 6       // that are formatted while one is written, which waits for the disk
+	pageBytesMax   = 4 << 20 // of inputs and results, if items are as large as those before
+	pagesAhead     = 6       // formatted while one is written, which waits for the disk
 )
 
 // report is the output package while it is written.
@@ -70,8 +70,8 @@ const (
 	manifestFile
 )
 
-// newReport makes the package. It is written under ctx, once the transaction is
-// committed.
+// newReport makes the package. What is written to the report later, when the transaction
+// has committed, is written under ctx.
 func (s *Service) newReport(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID) (*report, error) {
 	id, err := s.Store.CreatePackage(ctx, tx, tenantID, storage.PackageOutput)
 	if err != nil {
@@ -102,8 +102,8 @@ func (r *report) begin(inputs, outputs []string) error {
 	return r.write(header)
 }
 
-// sortedColumns puts the columns of outputs in the order that results.csv has them
-// in: ranges of items end in any.
+// sortedColumns puts columns of outputs in the order of results.csv: chunks end in any
+// order, and find columns in that.
 func sortedColumns(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // pageItems is how many items the next page has.

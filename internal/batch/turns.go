@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// servedMax bounds what turns remember; who is forgotten comes as if new.
+// servedMax bounds how many tenants and batches turns remember; one that is forgotten
+// comes as if it were new.
 const servedMax = 10_000
 
 // turns gives places to what many batches want to do at a time. Of those who
@@ -69,8 +70,8 @@ func newTurns(places, greed int) *turns {
 // beforeAll is for turns that come before all others of their batch.
 const beforeAll = 0
 
-// come says as which comer one that takes several turns does so: all of them come
-// before those of its batch that came later.
+// come gives a number to one who will take several turns: all of them come before those
+// of the same batch with a higher number (takeAs).
 func (t *turns) come() (came int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,12 +79,12 @@ func (t *turns) come() (came int) {
 	return t.comers
 }
 
-// take waits for a place; leave is to be called when the work is done or rests.
+// take waits for a place; leave is to be called when the work is done or only waits.
 func (t *turns) take(ctx context.Context, tenantID, batchID uuid.UUID) (leave func(), err error) {
 	return t.takeAs(ctx, t.come(), tenantID, batchID, 1)
 }
 
-// takeAs is take for one that came before, and for so many places at once.
+// takeAs is take for one who has a number of come, and for several places at once.
 func (t *turns) takeAs(ctx context.Context, came int, tenantID, batchID uuid.UUID, places int) (leave func(), err error) {
 	mine := &turn{tenantID: tenantID, batchID: batchID, came: came, places: places, given: make(chan struct{})}
 	t.add(mine)
@@ -241,7 +242,7 @@ func (t *turns) next() *queue {
 	return nil
 }
 
-// lookOut wakes a thread that rests, which finds nothing to do and so waits for the
-// network. Threads that compute do not: where none is left that waits, Go looks at the
-// network every 10 ms only, and requests wait for that.
+// lookOut is called now and then by work that computes for long, so that requests are met.
+// It wakes a thread of Go's that rests, which finds nothing to do and so waits for the
+// network. While all threads compute, Go looks at the network every 10 ms only.
 func lookOut() { go func() {}() }

@@ -72,7 +72,7 @@ type itemQueue[T sized] struct {
 
 // arrival is an item and whoever waits for it to be written.
 type arrival[T sized] struct {
-	ctx  context.Context //nolint:containedctx // of the job that waits for the answer
+	ctx  context.Context // of the job that waits for the answer
 	item T
 	done chan error
 }

@@ -132,7 +132,7 @@ func (h *heap) look() {
 // Several long files are uploaded, read and given back in little memory, also
 // where an upload broke off and is sent again (`make large-files` does it with
 // several hundreds of megabytes each).
-func TestLongUploads(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
+func TestLongUploads(t *testing.T) { // it measures the heap of the process
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, affordability)

@@ -298,7 +298,7 @@ func TestInnerGraphsSeeTheTasksAround(t *testing.T) {
 		`outer each {"items":"tasks.first.output","edges":[{"source":"start","target":"a"},{"source":"a","target":"inner"}],"tasks":[{"id":"a","type":"pure"},
 			{"id":"inner","type":"each","config":{"items":"[item + \"!\"]","tasks":[{"id":"leaf","type":"pure","config":{"reads":"{{ tasks.a.output }}{{ tasks.first.output }}"}}]}}]}`)
 	_, state := w.runNested(t, plan, nil)
-	got := state.Tasks[1].Output.([]any)[1].(map[string]any)["inner"].([]any)[0].(map[string]any) //nolint:forcetypeassert // the test's own shape
+	got := state.Tasks[1].Output.([]any)[1].(map[string]any)["inner"].([]any)[0].(map[string]any) // the test's own shape
 	require.Equal(t, "y!", got["item"])
 	require.Contains(t, got["tasks"], "first")
 	require.Contains(t, got["tasks"], "a")

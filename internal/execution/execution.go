@@ -57,7 +57,7 @@ type Service struct {
 	Config
 	// life ends when the process stops: what is being driven is handed over. It
 	// serves all tenants, a run with it its own.
-	life    context.Context //nolint:containedctx // runs outlive the request that started them
+	life    context.Context // runs outlive the request that started them
 	end     context.CancelFunc
 	running sync.WaitGroup
 	held    held

@@ -72,7 +72,7 @@ func writeBook(w io.Writer, rows int) error {
 }
 
 // Files are read in little memory, however long they are.
-func TestLargeFilesAreReadInLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
+func TestLargeFilesAreReadInLittleMemory(t *testing.T) { // it measures the heap of the process
 	const heapMax = 384 << 10 // a file has twice as many bytes, and several megabytes when it is unpacked
 	rows := 20_000
 	if text := os.Getenv(rowsVariable); text != "" {
@@ -81,7 +81,7 @@ func TestLargeFilesAreReadInLittleMemory(t *testing.T) { //nolint:paralleltest /
 		require.NoError(t, err)
 	}
 	for name, write := range map[string]func(io.Writer, int) error{"large.jsonl.gz": writeLines, "large.xlsx": writeBook} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // as above
+		t.Run(name, func(t *testing.T) { // as above
 			file, err := os.Create(filepath.Join(t.TempDir(), name))
 			require.NoError(t, err)
 			defer file.Close()

@@ -69,7 +69,7 @@ type arrayPlan[T any] arrayCodec[T]
 // Encode implements pgtype.EncodePlan. The form is that of array_send in
 // PostgreSQL's src/backend/utils/adt/arrayfuncs.c.
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
-	list := value.([]T) //nolint:errcheck,forcetypeassert // PlanEncode has looked
+	list := value.([]T) //nolint:errcheck // PlanEncode has looked
 	const dimensions, hasNull, lowerBound = 1, 0, 1
 	header := []uint32{dimensions, hasNull, p.ElementType.OID, uint32(len(list)), lowerBound}
 	if len(list) == 0 {

@@ -36,13 +36,13 @@ type uuidPlan struct{}
 
 // Encode implements pgtype.EncodePlan.
 func (uuidPlan) Encode(value any, buf []byte) ([]byte, error) {
-	id := value.(uuid.UUID) //nolint:errcheck,forcetypeassert // PlanEncode has looked
+	id := value.(uuid.UUID) //nolint:errcheck // PlanEncode has looked
 	return append(buf, id[:]...), nil
 }
 
 // Scan implements pgtype.ScanPlan. NULL gives the nil UUID, as without the codec.
 func (uuidPlan) Scan(src []byte, target any) error {
-	id := target.(*uuid.UUID) //nolint:errcheck,forcetypeassert // PlanScan has looked
+	id := target.(*uuid.UUID) //nolint:errcheck // PlanScan has looked
 	if len(src) != len(id) && src != nil {
 		return fmt.Errorf("a uuid of %d bytes", len(src))
 	}

@@ -60,7 +60,7 @@ const (
 	otpExpiryInterval = time.Minute
 )
 
-// StageWorkers is on how many stages of batches a process works at a time.
+// StageWorkers is how many stages of batches a process works on at a time.
 const StageWorkers = 32
 
 // InsertChannel is where River's clients listen for jobs that are inserted.

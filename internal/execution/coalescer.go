@@ -18,7 +18,7 @@ const (
 	sharedItemsMax = 200
 	sharedBytesMax = 4 << 20
 	sharedTimeMax  = 40 * time.Second // more than a statement may take
-	// laneBytesMax is what an item takes at most beside which others are written.
+	// laneBytesMax is up to how many bytes an item is small (lanes).
 	laneBytesMax = sharedBytesMax / 16
 )
 

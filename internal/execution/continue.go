@@ -31,7 +31,7 @@ type reference struct{ tenantID, id uuid.UUID }
 
 func (r reference) tenant() uuid.UUID { return r.tenantID }
 
-// readAll reads executions in one statement: nil for those that there are not.
+// readAll reads executions in one statement: nil for each that does not exist.
 func readAll(ctx context.Context, db queries.DBTX, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
 	var params queries.SysExecutionListForRunParams
 	for _, e := range executions {

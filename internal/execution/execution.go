@@ -55,8 +55,8 @@ type Config struct {
 // Service runs executions in this process.
 type Service struct {
 	Config
-	// life ends when the process stops: what is being driven is handed over. It
-	// serves all tenants, a run with it its own.
+	// life ends when the process stops: what is being driven is handed over. Its
+	// statements see all tenants; a run narrows it to its own.
 	life    context.Context // runs outlive the request that started them
 	end     context.CancelFunc
 	running sync.WaitGroup

@@ -80,8 +80,8 @@ func (s *Service) runOf(item *Item) *run {
 type Checkpoint struct {
 	ID         uuid.UUID
 	LeaseToken uuid.UUID
-	// Begins says that the item is pending until now: this process is to become
-	// the holder of its lease.
+	// Begins says that this is the first checkpoint of an item that was pending until now:
+	// with it this process takes its lease.
 	Begins                      bool
 	StartedAt, DeadlineAt       time.Time
 	State                       []byte
@@ -89,10 +89,11 @@ type Checkpoint struct {
 }
 
 // RunItem is RunLeased for an item whose plan has effects and which has no state
-// yet. Its lease is taken with the first state that store writes, and so with
-// those of others; store reports whether the item is this process'. Before the
-// first calls of an unrecorded one nothing is stored where another run would make
-// the same ones; if it ends then, it has no lease and its end is its only record.
+// yet. Its lease is taken with the first state that store writes, so that many items
+// share a statement; store reports whether the item is this process'. Before the first
+// calls of an unrecorded item nothing is stored if another run would make the same calls
+// (workflow.Plan.Repeatable): should the item end with them, it has no lease, and its end
+// is its only record.
 func (s *Service) RunItem(ctx context.Context, item Item, store func(context.Context, *Checkpoint) (bool, error)) (*Finished, Holding, error) {
 	r := s.runOf(&item)
 	r.batchID, r.isAdmitted = &item.BatchID, true

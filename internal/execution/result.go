@@ -86,8 +86,8 @@ func (r *Result) JSON() ([]byte, error) {
 	})
 }
 
-// shareText is JSON, of which the output is a part from then on: both may be megabytes,
-// and are held until they are written and answered.
+// shareText is JSON. From then on Output is a part of the text, so that megabytes are not
+// held twice until they are written and answered.
 func (r *Result) shareText() ([]byte, error) {
 	text, err := r.JSON()
 	if err == nil {

@@ -76,8 +76,8 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	}
 }
 
-// runHere completes a run on the caller's goroutine, which a switch to another
-// would only delay: it goes on when the caller has gone, as any other.
+// runHere completes a run on the caller's goroutine: a switch to another would only delay
+// the answer. The run goes on even if the caller has gone away.
 func (s *Service) runHere(r *run) (Execution, error) {
 	s.running.Add(1)
 	defer s.running.Done()
@@ -152,9 +152,9 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 // BorrowerIDMax is the most characters of an id of a borrower.
 const BorrowerIDMax = 255
 
-// CheckInput is the check of what an execution or an item runs on: by the
-// schema of its workflow, and that it names no borrower whose id is too long,
-// without which the execution would be about none.
+// CheckInput checks the input of an execution or an item against the schema of its
+// workflow, and that the id of the borrower whom it names is not too long: the execution
+// would be about no borrower.
 func CheckInput(plan *workflow.Plan, input map[string]any) (map[string]any, []fault.Detail) {
 	filled, faults := plan.CheckInput(input)
 	named := filled

@@ -16,8 +16,8 @@ import (
 	"tranche/queries"
 )
 
-// Stored is a stored state of an execution, without a text that of one that has not
-// begun, and the plan linked with the versions that the execution began with.
+// Stored reads the stored state of an execution, of which an empty text is that of one
+// that has not begun, and links the plan with the versions that the execution began with.
 func (s *Service) Stored(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, text []byte) (*workflow.Plan, *engine.State, error) {
 	state := engine.NewState(plan, id.String())
 	if len(text) > 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerArrays has lists go to the server as they are. pgx makes an interface
-// value of each element, asks for its plan and lets the text grow by and by,
-// which of a thousand executions takes longer than to run them.
+// registerArrays has lists go to the server as they are. pgx makes an interface value of
+// each element, asks for its plan and lets the text grow by and by: for a thousand
+// executions that takes longer than to run them.
 func registerArrays(m *pgtype.Map) {
 	registerArray(m, pgtype.UUIDOID, pgtype.UUIDArrayOID,
 		func(uuid.UUID) int { return len(uuid.UUID{}) },

@@ -1,5 +1,6 @@
-// Package room bounds what tenants use at a time, each by itself: so nobody waits for
-// what another does. It must not know what is used.
+// Package room bounds how much of something each tenant uses at a time: a semaphore for
+// each of them, so that no tenant waits for what another does. It must not know what is
+// used.
 package room
 
 import (
@@ -10,12 +11,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Rooms are those of all tenants for one thing, each as large as the others. It is safe
-// for concurrent use.
+// Rooms has a room of the same size for each tenant. It is safe for concurrent use.
 type Rooms struct {
 	most    int64
 	mu      sync.Mutex
-	tenants map[uuid.UUID]*room // those that have or want some
+	tenants map[uuid.UUID]*room // of which somebody is in the room or waits for it
 }
 
 type room struct {
@@ -23,12 +23,12 @@ type room struct {
 	users int
 }
 
-// New returns rooms in each of which there is so much.
+// New returns rooms of the given size.
 func New(most int64) *Rooms { return &Rooms{most: most, tenants: map[uuid.UUID]*room{}} }
 
-// Enter waits until there is room for so much beside what others of the tenant use, in
-// the order in which they came; what is larger than the room takes all of it. leave is
-// to be called once, when it is used no more. The error is ctx's.
+// Enter waits for so much of the tenant's room, behind those who came before; what is
+// larger than the room takes all of it. leave is to be called once, when it is used no
+// more. The error is ctx's.
 func (r *Rooms) Enter(ctx context.Context, tenantID uuid.UUID, size int64) (leave func(), err error) {
 	size = min(size, r.most)
 	of := r.open(tenantID)
@@ -42,7 +42,7 @@ func (r *Rooms) Enter(ctx context.Context, tenantID uuid.UUID, size int64) (leav
 	}, nil
 }
 
-// Users is how many of a tenant have room or wait for it.
+// Users is how many are in the room of a tenant or wait for it.
 func (r *Rooms) Users(tenantID uuid.UUID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// stagesOfTenantMax is on how many stages of one tenant's batches a process
-	// works at a time once half of its workers for stages are busy, so that the
-	// other half is left to other tenants.
+	// stagesOfTenantMax is how many stages of one tenant's batches a process works on at
+	// a time once half of its workers for stages are busy: the other half is left to other
+	// tenants.
 	stagesOfTenantMax = 4
 	stagesOfAnyone    = jobs.StageWorkers / 2
-	// stageInterval is when a stage asks again that is one too many, or for which the
+	// stageInterval is how long a stage is put off that is one too many, or for which the
 	// database is away.
 	stageInterval = time.Second
 	// stageAttemptsMax is after how many errors of its own a stage is given up.
 	stageAttemptsMax = 5
-	// Of a tenant's stages that are too many each asks again stageSpacing after the one
-	// before it: were thousands to ask once in a second, workers would do little else.
+	// A tenant's stages that are too many come again one by one, each stageSpacing after
+	// the one before it: were thousands to come every second, workers would do little else.
 	stageSpacing = 5 * time.Millisecond
 	stageWaitMax = time.Minute
-	// priorityPutOff is that of stages that were too many, River's least: thousands of
-	// one tenant do not stand in the queue before those of others.
+	// priorityPutOff is the priority of stages that were too many, River's least: thousands
+	// of one tenant do not stand in the queue before those of others.
 	priorityPutOff = 4
 )
 
@@ -49,7 +49,7 @@ type stages struct {
 // ofTenant is the stages of a tenant, of which some are worked on.
 type ofTenant struct {
 	working int
-	next    time.Time // when the one that was put off last asks again
+	next    time.Time // when the one that was put off last comes again
 }
 
 // work does the work of a stage, or puts its job off while the tenant has as
@@ -96,7 +96,7 @@ func (s *stages) putOff(ctx context.Context, job *rivertype.JobRow, wait time.Du
 	return river.JobSnooze(wait)
 }
 
-// begin counts a stage, or says when it may ask again.
+// begin counts a stage, or says when it is to come again.
 func (s *stages) begin(tenantID uuid.UUID) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,12 +95,12 @@ type Service struct {
 	// it is recorded.
 	recording *turns
 	// calling bounds how many items with effects run at a time: they wait for what they call.
-	calling  *turns
-	crew     crew // that runs them
-	columns  knownColumns
-	drafts   drafts
-	circuits circuits
-	holdings holdings
+	calling    *turns
+	crew       crew // that runs them
+	columns    knownColumns
+	drafts     drafts
+	circuits   circuits
+	heldChunks heldChunks
 }
 
 // New returns a service.

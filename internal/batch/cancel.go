@@ -161,7 +161,7 @@ func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, 
 		return err
 	}
 	if c.row.Token != nil { // what of it is recorded is not to be cancelled
-		var h *holding
+		var h *heldChunk
 		if h, err = s.hold(ctx, tenantID, batchID, first, c.row.Token); err != nil || h == nil {
 			return err
 		}

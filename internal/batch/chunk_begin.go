@@ -56,14 +56,14 @@ func chunkItems(plan *workflow.Plan) int {
 type chunkRun struct {
 	*Service
 	jobs.BatchItemRun
-	workflow *catalog.Workflow
-	plan     *workflow.Plan
-	custom   any
-	isTest   bool
-	*holding           // the chunk; nil where there is none or nothing of it may begin
-	came     int       // its rank among those of the batch that wait for places (turns)
-	lookedAt time.Time // when it was last known that items may begin
-	draft    *draft
+	workflow   *catalog.Workflow
+	plan       *workflow.Plan
+	custom     any
+	isTest     bool
+	*heldChunk           // the chunk; nil where there is none or nothing of it may begin
+	came       int       // its rank among those of the batch that wait for places (turns)
+	lookedAt   time.Time // when it was last known that items may begin
+	draft      *draft
 
 	running       sync.WaitGroup
 	mu            sync.Mutex
@@ -97,8 +97,8 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 		if r.custom, err = customOf(run.BatchID, look.CustomInput); err != nil {
 			return execution.Held, err
 		}
-		r.holding, err = s.hold(ctx, run.TenantID, run.BatchID, run.FirstItem, look.Token)
-		if err != nil || r.holding == nil {
+		r.heldChunk, err = s.hold(ctx, run.TenantID, run.BatchID, run.FirstItem, look.Token)
+		if err != nil || r.heldChunk == nil {
 			return execution.HeldElsewhere, err
 		}
 		r.ended = make([]*ended, len(r.row.ItemIndexes))
@@ -148,7 +148,7 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 
 // begin starts the items of the chunk, if this run has taken it.
 func (r *chunkRun) begin(ctx context.Context) {
-	if r.holding == nil {
+	if r.heldChunk == nil {
 		return
 	}
 	for i := range r.row.ItemIndexes {
@@ -260,7 +260,7 @@ func (r *chunkRun) note(holding execution.Holding, err error) {
 func (r *chunkRun) end(ctx context.Context) {
 	r.running.Wait()
 	switch {
-	case r.holding == nil:
+	case r.heldChunk == nil:
 	case r.recorded == len(r.row.ItemIndexes):
 		wasHeld, err := r.remove(ctx)
 		r.note(execution.Held, err)

@@ -41,8 +41,8 @@ func itemID(idsFrom uuid.UUID, offset int32) uuid.UUID {
 	return idsFrom
 }
 
-// holding is a chunk that this process has taken.
-type holding struct {
+// heldChunk is a chunk that this process has taken.
+type heldChunk struct {
 	*Service
 	tenantID, batchID uuid.UUID
 	first             int32
@@ -50,14 +50,14 @@ type holding struct {
 	row               queries.BatchChunkTakeRow // what of it is not recorded
 }
 
-// holdings are the chunks that this process holds, by token. The rows may say that it
+// heldChunks are the chunks that this process holds, by token. The rows may say that it
 // holds more: what lets go of a chunk may not have reached its row.
-type holdings struct {
+type heldChunks struct {
 	mu     sync.Mutex
 	tokens map[uuid.UUID]bool
 }
 
-func (h *holdings) add(token uuid.UUID) {
+func (h *heldChunks) add(token uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.tokens == nil {
@@ -66,13 +66,13 @@ func (h *holdings) add(token uuid.UUID) {
 	h.tokens[token] = true
 }
 
-func (h *holdings) remove(token uuid.UUID) {
+func (h *heldChunks) remove(token uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.tokens, token)
 }
 
-func (h *holdings) has(token uuid.UUID) bool {
+func (h *heldChunks) has(token uuid.UUID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.tokens[token]
@@ -84,7 +84,7 @@ func (s *Service) isHeld(token, holderID *uuid.UUID, holderLives bool) bool {
 	case token == nil || holderID == nil:
 		return false
 	case *holderID == s.Executions.ProcessID:
-		return s.holdings.has(*token)
+		return s.heldChunks.has(*token)
 	default:
 		return holderLives
 	}
@@ -92,22 +92,22 @@ func (s *Service) isHeld(token, holderID *uuid.UUID, holderLives bool) bool {
 
 // hold takes a chunk from whoever had it (nil: nobody yet); nil if another was
 // faster. It is to be let go in any case.
-func (s *Service) hold(ctx context.Context, tenantID, batchID uuid.UUID, first int32, before *uuid.UUID) (*holding, error) {
-	h := &holding{Service: s, tenantID: tenantID, batchID: batchID, first: first, token: uuid.New()}
-	s.holdings.add(h.token)
+func (s *Service) hold(ctx context.Context, tenantID, batchID uuid.UUID, first int32, before *uuid.UUID) (*heldChunk, error) {
+	h := &heldChunk{Service: s, tenantID: tenantID, batchID: batchID, first: first, token: uuid.New()}
+	s.heldChunks.add(h.token)
 	err := h.take(ctx, before)
 	if err == nil {
 		return h, nil
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		s.holdings.remove(h.token)
+		s.heldChunks.remove(h.token)
 		return nil, nil
 	}
 	err = fmt.Errorf("take chunk %d of batch %s: %w", first, batchID, err)
 	return nil, errors.Join(postgres.Translate(err), h.letGo(ctx)) // it may have been taken all the same
 }
 
-func (h *holding) take(ctx context.Context, before *uuid.UUID) error {
+func (h *heldChunk) take(ctx context.Context, before *uuid.UUID) error {
 	idsFrom, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (h *holding) take(ctx context.Context, before *uuid.UUID) error {
 
 // letGo leaves the chunk to whoever comes next, as soon as the database is there. If the
 // process stops before that, its death leaves it to them.
-func (h *holding) letGo(ctx context.Context) error {
+func (h *heldChunk) letGo(ctx context.Context) error {
 	return h.giveBack(ctx, func(ctx context.Context) error {
 		return h.q.BatchChunkLetGo(ctx, h.Pool, queries.BatchChunkLetGoParams{
 			TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token,
@@ -144,7 +144,7 @@ func (h *holding) letGo(ctx context.Context) error {
 // remove removes the chunk, all of whose items are recorded. If it was held until
 // then, what is recorded is what came of them here; this is not known of the last
 // chunks of a batch, which may be removed with its end.
-func (h *holding) remove(ctx context.Context) (wasHeld bool, err error) {
+func (h *heldChunk) remove(ctx context.Context) (wasHeld bool, err error) {
 	err = h.giveBack(ctx, func(ctx context.Context) error {
 		chunks, err := h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{
 			TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token,
@@ -155,8 +155,8 @@ func (h *holding) remove(ctx context.Context) (wasHeld bool, err error) {
 	return wasHeld && err == nil, err
 }
 
-func (h *holding) giveBack(ctx context.Context, write func(context.Context) error) error {
-	defer h.holdings.remove(h.token)
+func (h *heldChunk) giveBack(ctx context.Context, write func(context.Context) error) error {
+	defer h.heldChunks.remove(h.token)
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoTimeMax)
 		err := postgres.Translate(write(bounded))

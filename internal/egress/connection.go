@@ -63,7 +63,7 @@ func (c *connection) exchange(r *http.Request) (*http.Response, error) {
 	c.isAnswered, c.headersLeft = false, responseHeadersMax
 	stop := context.AfterFunc(r.Context(), c.close)
 	unsent := c.send(r)
-	answer, err := c.readAnswer(r) // also then: one to what the other side would not read may have come
+	answer, err := c.readAnswer(r) // also if not all was sent: the other side may have answered without reading it
 	if err != nil {
 		stop()
 		if unsent != nil && !c.isAnswered {

@@ -18,8 +18,8 @@ func redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("%w: a redirect leads to an address that %w", errRefused, err)
 	}
 	next.Header.Del("Referer") // it would tell the address, which may hold a credential
-	// Who has been redirected elsewhere goes on without credentials, also back to where
-	// they were sent: what is asked there is then another's choice.
+	// A request that was redirected to another origin goes on without credentials, also
+	// where that leads back: what it asks for there is the other's choice.
 	isElsewhere := func(r *http.Request) bool { return !sameOrigin(r.URL, via[0].URL) }
 	if !isElsewhere(next) && !slices.ContainsFunc(via, isElsewhere) {
 		return nil

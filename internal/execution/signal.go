@@ -36,8 +36,8 @@ type Signal struct {
 	ExecutionID uuid.UUID
 	// TaskID is the wait's id, or its path within nested graphs: each[3].approve.
 	TaskID string
-	// Attempt is that of the execution to which a callback address belongs; 0, which
-	// the addresses of earlier versions have, is whichever it is in.
+	// Attempt is that of the execution to which a callback address belongs. 0 is whichever
+	// it is in: signals of clients, and addresses that name no attempt.
 	Attempt int
 	Payload any // an exactjson value
 }

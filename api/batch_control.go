@@ -25,7 +25,7 @@ type BatchRetried struct {
 	ExecutionBatchID string `json:"executionBatchId" doc:"The batch's id, the same as before." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	RetryMode        string `json:"retryMode" doc:"What is repeated." example:"failed_items"`
 	Attempt          int    `json:"attempt" doc:"Which attempt of the batch this is." example:"2"`
-	ItemsToRetry     int    `json:"itemsToRetry" doc:"How many items run again; 0 where a stage is repeated. Those whose input does not match are counted and fail again; those that are yet to be read are not counted." example:"39"`
+	ItemsToRetry     int    `json:"itemsToRetry" doc:"How many items run again; 0 where a stage is repeated. Those whose input does not match are counted and fail again." example:"39"`
 	Status           string `json:"status" enum:"pending,processing,post_processing" doc:"Where the batch stands now." example:"processing"`
 }
 
@@ -44,7 +44,7 @@ func batchControlRoutes(s *Server) {
 		description: "Gives a batch that has ended another attempt under the same id. pre_processing is possible from pre_processing_failed, post_processing from complete and post_processing_failed, " +
 			"the modes of items from complete, cancelled and post_processing_failed. Items that run again keep their executions, which get another attempt: completed tasks keep their results. " +
 			"pre_processing reads the items anew, of which none has run: they get executions of their own, and those of the items that were refused before are gone. " +
-			"Where a batch was cancelled before all of its items were read, the modes of failed items read the others first: its status is then pending. " +
+			"A batch that was cancelled before all of its items were read can not be retried. " +
 			"The output package of the earlier attempt stays readable.",
 		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
 		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},

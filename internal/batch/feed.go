@@ -59,8 +59,8 @@ func (p progress) next(window int32) (more int32, isOver bool) {
 	}
 }
 
-// process begins the processing of a batch that is validated, of one that is retried
-// with making its items ready; any other batch is left alone.
+// process begins the processing of a batch that is validated; any other batch
+// is left alone.
 func (s *Service) process(ctx context.Context, tenantID, batchID uuid.UUID) error {
 	batch, err := s.q.BatchGetForItems(ctx, s.Pool, queries.BatchGetForItemsParams{TenantID: tenantID, ID: batchID})
 	if err != nil {
@@ -76,15 +76,7 @@ func (s *Service) process(ctx context.Context, tenantID, batchID uuid.UUID) erro
 			return err
 		}
 		p.status = StatusProcessing
-		if !p.isRetrying {
-			return s.feed(ctx, tx, tenantID, batchID, plan, p)
-		}
-		err = s.q.BatchFed(ctx, tx, queries.BatchFedParams{TenantID: tenantID, ID: batchID, FedUntil: p.fedUntil, ChunksFedUntil: p.chunksFedUntil})
-		if err != nil {
-			return fmt.Errorf("begin the processing of batch %s: %w", batchID, err)
-		}
-		_, err = s.Jobs.InsertTx(ctx, tx, jobs.BatchItemRetry{TenantID: tenantID, BatchID: batchID}, nil)
-		return err
+		return s.feed(ctx, tx, tenantID, batchID, plan, p)
 	})
 }
 

@@ -103,6 +103,10 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	if !slices.Contains(r.Mode.from(), Status(row.Status)) {
 		return nil, fault.New(fault.Conflict, "a batch of status %s can not be retried by mode %s", row.Status, r.Mode)
 	}
+	if Status(row.Status) == StatusCancelled && strings.HasPrefix(row.PreProcessingResult, resultFailed) {
+		// It would call itself complete without the items that were not read.
+		return nil, fault.New(fault.Conflict, "the batch was cancelled before all of its items were read, so it can not be retried: start it anew")
+	}
 	retried := &Retried{Attempt: int(row.Attempt) + 1, Status: StatusProcessing}
 	var job river.JobArgs = jobs.BatchItemRetry{TenantID: r.TenantID, BatchID: r.ID}
 	params := queries.BatchRetryParams{TenantID: r.TenantID, ID: r.ID}
@@ -112,13 +116,10 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		err = s.startOver(ctx, tx, r)
 	case RetryPostProcessing:
 		retried.Status, job = StatusPostProcessing, jobs.BatchPostProcessing{TenantID: r.TenantID, BatchID: r.ID}
-		_, err = s.countToRetry(ctx, tx, r, &row)
+		_, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	default:
 		params.RetryMode, params.IsUncancelled = optional(string(r.Mode)), true
-		if retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, &row); err == nil && r.readsOn(&row) {
-			retried.Status, job = StatusPending, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: r.ID}
-			err = s.resetPreProcessing(ctx, tx, r)
-		}
+		retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	}
 	if err != nil {
 		return nil, err
@@ -133,28 +134,17 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	return retried, nil
 }
 
-// readsOn reports whether the retry goes on reading before it runs items: rows that had
-// not been read when the batch was cancelled were cancelled with it. Of a batch whose
-// reading failed otherwise no items are retried.
-func (r *RetryRequest) readsOn(row *queries.BatchGetForUpdateRow) bool {
-	return r.Mode.failed() && strings.HasPrefix(row.PreProcessingResult, resultFailed)
-}
-
-func (s *Service) resetPreProcessing(ctx context.Context, tx pgx.Tx, r *RetryRequest) error {
-	if err := s.q.BatchPreProcessingReset(ctx, tx, queries.BatchPreProcessingResetParams{TenantID: r.TenantID, ID: r.ID}); err != nil {
-		return fmt.Errorf("reset the pre-processing of batch %s: %w", r.ID, err)
-	}
-	return nil
-}
-
 // startOver forgets the items that were read, none of which has run, and takes
 // the new sources if there are any.
 func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) error {
 	if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: r.TenantID, BatchID: r.ID}); err != nil {
 		return fmt.Errorf("delete the items of batch %s: %w", r.ID, err)
 	}
-	if err := s.resetPreProcessing(ctx, tx, r); err != nil || r.Sources == nil {
-		return err
+	if err := s.q.BatchPreProcessingReset(ctx, tx, queries.BatchPreProcessingResetParams{TenantID: r.TenantID, ID: r.ID}); err != nil {
+		return fmt.Errorf("reset the pre-processing of batch %s: %w", r.ID, err)
+	}
+	if r.Sources == nil {
+		return nil
 	}
 	sources := queries.BatchSourcesReplaceParams{TenantID: r.TenantID, ID: r.ID}
 	var err error
@@ -175,16 +165,16 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 
 // countToRetry counts the items that the mode runs again. It refuses a batch of which
 // fewer than its items are kept: its output would have some of them and count all.
-func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, row *queries.BatchGetForUpdateRow) (int, error) {
+func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) (int, error) {
 	n, err := s.q.BatchItemsCount(ctx, tx, queries.BatchItemsCountParams{
 		TenantID: r.TenantID, BatchID: r.ID, Failed: r.Mode.failed(), SourceFailed: r.Mode.sourceFailed(),
 	})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("count the items of batch %s to retry: %w", r.ID, err)
-	case n.Kept < row.ItemsTotal:
+	case n.Kept < items:
 		return 0, fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
-	case n.ToRetry == 0 && r.Mode != RetryPostProcessing && !r.readsOn(row):
+	case n.ToRetry == 0 && r.Mode != RetryPostProcessing:
 		return 0, fault.New(fault.Conflict, "no item of the batch matches the mode %s", r.Mode)
 	default:
 		return int(n.ToRetry), nil

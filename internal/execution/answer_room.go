@@ -61,9 +61,11 @@ func (r *run) enterRoom(ctx context.Context, bytes int) {
 	}
 }
 
-// leaveRoom is for when the drive has ended, and with it all of its calls.
+// leaveRoom is for when the drive has ended, and with it all of its calls. Once more
+// it does nothing.
 func (r *run) leaveRoom() {
 	if r.room.leave != nil {
 		r.room.leave()
+		r.room.leave = nil
 	}
 }

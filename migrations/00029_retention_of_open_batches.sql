@@ -12,8 +12,8 @@ DECLARE
     is_open  CONSTANT text := $query$
         SELECT EXISTS (SELECT FROM %1$I WHERE status IN ('pending', 'running'))
             OR EXISTS (SELECT FROM execution_batches b
-                WHERE b.status NOT IN ('complete', 'cancelled', 'pre_processing_failed', 'post_processing_failed')
-                  AND EXISTS (SELECT FROM %1$I e WHERE e.batch_id = b.id)) $query$;
+                CROSS JOIN LATERAL (SELECT FROM %1$I e WHERE e.batch_id = b.id LIMIT 1) AS item -- by the index, whatever the statistics say
+                WHERE b.status NOT IN ('complete', 'cancelled', 'pre_processing_failed', 'post_processing_failed')) $query$;
     suffix   text;
     suffixes text[] := '{}';
     has_open boolean;

@@ -81,7 +81,7 @@ func TestLargeFilesAreReadInLittleMemory(t *testing.T) { // it measures the heap
 		require.NoError(t, err)
 	}
 	for name, write := range map[string]func(io.Writer, int) error{"large.jsonl.gz": writeLines, "large.xlsx": writeBook} {
-		t.Run(name, func(t *testing.T) { // as above
+		t.Run(name, func(t *testing.T) { // not parallel: it measures the heap
 			file, err := os.Create(filepath.Join(t.TempDir(), name))
 			require.NoError(t, err)
 			defer file.Close()

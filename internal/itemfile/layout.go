@@ -30,6 +30,9 @@ type column struct {
 	property
 }
 
+// field names the property in faults, as those of the input schema do.
+func (c *column) field() string { return strings.Join(c.path, ".") }
+
 // nesting is of two columns of which one is a property within the other's, as
 // address.zip within address. A row fills one of them: where the files that a
 // table was made of differ, an object can be a value here and have parts there.
@@ -99,7 +102,7 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 	}
 	for _, n := range l.nested {
 		if outer, inner := &l.columns[n.outer], &l.columns[n.inner]; outer.isIn(cells) && inner.isIn(cells) {
-			faults = append(faults, fault.Detail{Field: inner.name, Message: "is within " + outer.name + ", which has a value of its own in this row"})
+			faults = append(faults, fault.Detail{Field: inner.field(), Message: "is within " + outer.field() + ", which has a value of its own in this row"})
 		}
 	}
 	for i := range l.columns {
@@ -109,7 +112,7 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 		}
 		value, reason := convert(cells[c.position], c.types)
 		if reason != "" {
-			faults = append(faults, fault.Detail{Field: c.name, Message: reason})
+			faults = append(faults, fault.Detail{Field: c.field(), Message: reason})
 		}
 		place(input, c.path, value)
 	}

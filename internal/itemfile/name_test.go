@@ -45,3 +45,18 @@ func TestHeadersReadBack(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 	})
 }
+
+// Faults of reading name properties as those of the input schema do, so that one cell has
+// one fault.
+func TestFaultsNameProperties(t *testing.T) {
+	t.Parallel()
+	integer := map[string]any{"type": "integer"}
+	schema := map[string]any{"properties": map[string]any{`a\b`: integer, "a.b": integer}}
+	r, err := Open("a.csv", strings.NewReader("a\\b,a\\.b\nx,y\n"), schema)
+	require.NoError(t, err)
+	it, err := r.Next()
+	require.NoError(t, err)
+	it.Read()
+	require.Len(t, it.Faults, 2)
+	require.Equal(t, []string{`a\b`, "a.b"}, []string{it.Faults[0].Field, it.Faults[1].Field})
+}

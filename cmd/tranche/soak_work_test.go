@@ -205,9 +205,9 @@ func (c *caller) runWaiting() {
 	id, more := c.newID(), c.rand.Int64N(1000)
 	c.execute("wait", id, map[string]any{"id": id}, points(id)+more, func(executionID string) {
 		time.Sleep(time.Duration(c.rand.IntN(2500)) * time.Millisecond)
-		// Its answer may be lost; what is sent again is refused.
+		// Its answer may be lost; what is sent again is refused (400).
 		c.ask(http.MethodPost, "/v1/executions/"+executionID+"/signals", "", map[string]any{"taskId": "word", "payload": map[string]any{"more": more}},
-			http.StatusAccepted, http.StatusConflict)
+			http.StatusAccepted, http.StatusBadRequest)
 	})
 }
 

@@ -16,11 +16,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
+	"tranche/queries"
 )
 
 const (
@@ -275,8 +277,8 @@ const noticeNoFile = "ATTACHMENT_MISSING"
 
 // resultFiles are the stored files that a result names (decisions 5.8), with
 // addresses for their download. A name that leads nowhere is left out, which a notice
-// tells.
-func (s *Server) resultFiles(ctx context.Context, named []workflow.Attachment) (files []ExecutionFile, notices []workflow.Notice, err error) {
+// tells: the same whenever it is asked for, so it has the time of the execution.
+func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow.Attachment) (files []ExecutionFile, notices []workflow.Notice, err error) {
 	names := make([]string, len(named))
 	for i, a := range named {
 		names[i] = a.FileName
@@ -293,7 +295,7 @@ func (s *Server) resultFiles(ctx context.Context, named []workflow.Attachment) (
 		file, ok := stored[a.FileName]
 		if !ok {
 			notices = append(notices, workflow.Notice{
-				Code: noticeNoFile, Level: workflow.LevelWarning, CreatedAt: s.config.Clock(),
+				Code: noticeNoFile, Level: workflow.LevelWarning, CreatedAt: queries.CreatedAt(id),
 				Message: fmt.Sprintf("attachments[%d] of the end task names no stored file and is left out", i),
 			})
 			continue

@@ -437,6 +437,7 @@ func TestResultsNameStoredFiles(t *testing.T) {
 		require.Equal(t, "csv", answer.Text("attachments[0].fileExtension"))
 		require.Equal(t, `{"rate":4.50}`, answer.Text("attachments[0].metadata"))
 		require.Len(t, answer.Value("notices"), 2)
+		require.Equal(t, result.Text("notices"), answer.Text("notices"))
 		for i, notice := range []string{"notices[0].", "notices[1]."} {
 			require.Equal(t, "ATTACHMENT_MISSING", answer.Text(notice+"code"))
 			require.Equal(t, "warning", answer.Text(notice+"level"))

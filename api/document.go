@@ -27,7 +27,7 @@ const documentDescription = `Tenants define workflows (graphs of tasks) and run 
 Conventions:
 
 - Bodies are JSON (UTF-8); members and query parameters that an operation does not have are refused, and so are duplicate names. An optional member that is null counts as absent.
-- Times are RFC 3339 in UTC with milliseconds. Numbers that are passed on keep their exact decimal text. Where an integer is asked for, 60.0 is one.
+- Times are RFC 3339 in UTC with milliseconds. Numbers that are passed on keep their exact decimal text. Where a body asks for an integer, 60.0 is one.
 - Every answer carries ` + "`X-Request-Id`" + `: yours, if you send one of 1 to 128 characters from ` + "`A-Za-z0-9._-`" + `, else a new one.
 - Every error has the body of the schema Problem, whatever answers it. Only what is not a request by HTTP (no Host, a malformed or too large header, an unknown Expect) is answered 400, 417, 431, 501 or 505 without one, and the connection is closed.
 - Under the same version in the path, answers may gain members and their enumerations values, and requests may gain optional members and parameters; nothing is removed and nothing means something else.

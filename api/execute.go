@@ -310,10 +310,10 @@ func (p preference) applied() string {
 }
 
 // preferenceReplayed is the header Preference-Applied of a kept answer: what the
-// repeated request prefers, unless that is respond-async and the answer a result.
+// repeated request prefers, where the answer is as that would have it.
 func preferenceReplayed(prefer string, status int) []string {
 	p, err := parsePrefer(prefer)
-	if applied := p.applied(); err == nil && applied != "" && (!p.async || status == http.StatusAccepted) {
+	if applied := p.applied(); err == nil && applied != "" && p.async == (status == http.StatusAccepted) {
 		return []string{applied}
 	}
 	return nil
@@ -321,7 +321,7 @@ func preferenceReplayed(prefer string, status int) []string {
 
 // executionResult is the answer for a result.
 func (s *Server) executionResult(ctx context.Context, id uuid.UUID, r *execution.Result) (ExecutionResult, error) {
-	files, notices, err := s.resultFiles(ctx, r.Attachments)
+	files, notices, err := s.resultFiles(ctx, id, r.Attachments)
 	return ExecutionResult{
 		ExecutionID: id.String(), IsSuccess: r.IsSuccess, StatusCode: r.StatusCode,
 		Output: RawObject(r.Output), CustomOutput: RawJSON(r.CustomOutput),

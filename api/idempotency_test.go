@@ -215,6 +215,7 @@ func TestIdempotencyReplaysPreferences(t *testing.T) {
 		"none":               {"", "", http.StatusOK, ""},
 		"asked for no more":  {"respond-async", "", http.StatusAccepted, ""},
 		"asked for too late": {"", "respond-async", http.StatusOK, ""},
+		"waited no more":     {"respond-async", "wait=30", http.StatusAccepted, ""},
 		"unknown":            {"handling=strict", "handling=strict", http.StatusOK, ""},
 		"malformed":          {"wait=5", "wait=0", http.StatusOK, ""},
 	} {

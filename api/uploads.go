@@ -34,7 +34,7 @@ func uploadRoutes(s *Server) {
 		description: "Gives an address that takes one file of items for a batch: PUT the raw file to signedUrl with the Content-Type given here, " +
 			"then name it in execute-batch by the fileName given here. An upload that broke off is resumed by sending it again. " +
 			"Tables of comma, semicolon, tab or pipe separated values are read, in UTF-8, UTF-16 or Windows-1252, and the first visible sheet of a spreadsheet; " +
-			"their first row names properties of the input, with dots for nesting (a backslash stands before a dot that is part of a name, and before a backslash: `a\\.b`); numbers have a decimal point, as in 1234.56, and a first line such as sep=; is taken at its word. A .json file holds an array of objects, .jsonl and .ndjson an object a line.\n\n" +
+			"their first row names properties of the input, with dots for nesting (a backslash stands before a dot that is part of a name, before a backslash, and before a _ with which a name begins: `a\\.b`); numbers have a decimal point, as in 1234.56, and a first line such as sep=; is taken at its word. A .json file holds an array of objects, .jsonl and .ndjson an object a line.\n\n" +
 			"A row whose cells are all empty is no item. A row of separated values that has fewer cells than the first row fails; a line break of CR and LF within its quotes becomes LF. " +
 			"A cell is read as the type that the input schema gives its property, and as text where it gives none. " +
 			"Spreadsheets store fractions as binary floating-point numbers. They are read with 15 significant digits, as spreadsheet programs show them: 0.30000000000000004 is 0.3, but 12345678901234.56 is 12345678901234.6. " +

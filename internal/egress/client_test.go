@@ -482,7 +482,7 @@ func TestReport(t *testing.T) {
 	cancelled, cancelIt := context.WithCancel(ctx)
 	time.AfterFunc(50*time.Millisecond, cancelIt)
 	for _, c := range []struct {
-		ctx context.Context // a row of a table
+		ctx context.Context
 		url string
 	}{
 		{ctx, server.URL}, {ctx, "http://169.254.169.254/"}, {ctx, "http://127.0.0.1:1/"}, {ctx, "ftp://example.com"}, {cancelled, server.URL + "/hang"},

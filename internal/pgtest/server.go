@@ -33,7 +33,7 @@ const (
 
 // init is where a test binary that was started as the supervisor leaves its
 // ordinary course: the only moment before the tests that a library has.
-func init() { // see above
+func init() {
 	dir := os.Getenv(superviseVariable)
 	if dir == "" {
 		return

@@ -58,7 +58,7 @@ func TestScopeFollowsTheContext(t *testing.T) {
 	forA, forB, forAll := postgres.WithTenant(t.Context(), a), postgres.WithTenant(t.Context(), b), postgres.AsSystem(t.Context())
 	failed := errors.New("failed")
 	for _, step := range []struct {
-		ctx  context.Context // the context is what is tested
+		ctx  context.Context
 		want string
 	}{
 		{t.Context(), "tranche_app "},

@@ -133,7 +133,6 @@ func TestSchemaFaults(t *testing.T) {
 	}
 }
 
-// TestSchemaCost checks that a hostile schema or number takes no noticeable time.
 // A schema reads nothing, whatever is there to be read.
 func TestSchemasLoadNothing(t *testing.T) {
 	t.Parallel()
@@ -143,6 +142,7 @@ func TestSchemasLoadNothing(t *testing.T) {
 	require.Equal(t, []string{"inputSchema: has a $ref or $schema that leads outside the document"}, lines(faults(t, err).Details))
 }
 
+// TestSchemaCost checks that a hostile schema or number takes no noticeable time.
 func TestSchemaCost(t *testing.T) {
 	t.Parallel()
 	plan, err := compile(t, `{"tasks":[{"id":"a","type":"step"}],"inputSchema":{"properties":{"a":{"multipleOf":1e-400,"maximum":1e400}}}}`)

@@ -163,7 +163,7 @@ func TestCallerWhoLeavesStopsNothingWithoutABound(t *testing.T) {
 
 // What runs beside others, and what goes on when its caller is answered, has all of
 // the threads. Not parallel: others would have them too.
-func TestThreadsAreToldOfWhatRunsBesideOthers(t *testing.T) { // not parallel, as others would be told of
+func TestThreadsAreToldOfWhatRunsBesideOthers(t *testing.T) {
 	b := setup(t)
 	s, _ := b.process(t)
 	const most = 3

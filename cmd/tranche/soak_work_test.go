@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -328,7 +327,7 @@ func (c *caller) checkBatch(path string, record answerOf, ids map[string]bool) {
 		}
 	}
 	if len(ids) > 0 {
-		c.t.Errorf("%s: its package lacks %d of %s items", path, len(ids), strconv.Itoa(lines+len(ids)))
+		c.t.Errorf("%s: its package lacks %d of %d items", path, len(ids), lines+len(ids))
 	}
 	c.items.Add(int64(lines))
 	c.batches.Add(1)

@@ -167,7 +167,7 @@ func TestThreadsAreToldOfWhatRunsBesideOthers(t *testing.T) {
 	b := setup(t)
 	s, _ := b.process(t)
 	const most = 3
-	s.Runner.Threads = threads.New(most)
+	s.Runner.Threads = threads.New(most, true)
 	t.Cleanup(s.Runner.Threads.Leave)
 	threadsAre := func(n int) {
 		t.Helper()

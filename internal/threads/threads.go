@@ -28,17 +28,21 @@ const (
 // at the network; then there are all threads for a while.
 type Threads struct {
 	most   int
+	spare  bool          // there are processors beside the one that is computed on
 	before int           // how many Go had
 	things atomic.Int64  // that are being done
 	crowd  chan struct{} // has one element once there were two at a time
 	left   chan struct{} // closed to end
 	ended  sync.WaitGroup
+
+	isAlone atomic.Bool // Go runs on one thread
 }
 
 // New returns those of a process, which are that many at most, and changes them until
-// Leave. There may be one of it in a process.
-func New(most int) *Threads {
-	t := &Threads{most: most, before: runtime.GOMAXPROCS(0), crowd: make(chan struct{}, 1), left: make(chan struct{})}
+// Leave. spare says that the machine has processors that nobody bounds the use of, beside
+// the one that a single thing is computed on (Awake). There may be one of it in a process.
+func New(most int, spare bool) *Threads {
+	t := &Threads{most: most, spare: spare, before: runtime.GOMAXPROCS(0), crowd: make(chan struct{}, 1), left: make(chan struct{})}
 	t.Do(Many)() // to start takes all
 	t.ended.Go(t.run)
 	return t
@@ -69,16 +73,19 @@ func (t *Threads) Leave() {
 // collection that runs, for which nobody who has something to do should wait.
 func (t *Threads) run() {
 	defer runtime.GOMAXPROCS(t.before)
+	defer t.isAlone.Store(false)
 	for {
 		select {
 		case <-t.crowd:
 		case <-t.left:
 			return
 		}
+		t.isAlone.Store(false)
 		runtime.GOMAXPROCS(t.most)
 		for t.crowded() {
 		}
 		runtime.GOMAXPROCS(1)
+		t.isAlone.Store(true)
 	}
 }
 

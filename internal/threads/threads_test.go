@@ -13,7 +13,7 @@ import (
 func threadsOf(t *testing.T, most int) *Threads {
 	t.Helper()
 	before := runtime.GOMAXPROCS(0)
-	made := New(most)
+	made := New(most, true)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	synctest.Wait()
 	return made

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/machine"
 	"tranche/internal/message"
 	"tranche/internal/metrics"
 	"tranche/internal/postgres"
@@ -132,6 +134,10 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 			s.close(context.WithoutCancel(ctx))
 		}
 	}()
+	if config.ThreadsMax > 0 {
+		spare := runtime.NumCPU() > 1 && !machine.ProcessorsAreBounded(os.DirFS("/"))
+		s.threads = threads.New(config.ThreadsMax, spare)
+	}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -153,9 +159,6 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if err := queries.New().SysExecutionPartitionsBegin(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
 		return nil, fmt.Errorf("make the partitions of the coming months: %w", postgres.Translate(err))
 	}
-	if config.ThreadsMax > 0 {
-		s.threads = threads.New(config.ThreadsMax)
-	}
 	if err := s.assemble(); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,8 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 // connect opens the database and checks its schema.
 func (s *Service) connect(ctx context.Context) (err error) {
 	s.pools, err = postgres.Open(ctx, postgres.Config{
-		URL: s.config.DatabaseURL, APIConns: s.config.APIConns, WorkerConns: s.config.WorkerConns, Log: s.config.Log,
+		URL: s.config.DatabaseURL, APIConns: s.config.APIConns, WorkerConns: s.config.WorkerConns,
+		Awake: s.threads.Awake, Log: s.config.Log,
 	})
 	if err != nil {
 		return err

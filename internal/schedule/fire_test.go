@@ -349,7 +349,10 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 	for _, c := range []struct{ column, value, reason string }{
 		{"cron", "* * * *", "the cron expression cannot be read"},
 		{"input", `{"amount":1,"amount":2}`, "what it starts cannot be read"},
+		{"input", `[]`, "what it starts cannot be read"},
 		{"batch", `{"items":{"a":1,"a":2}}`, "what it starts cannot be read"},
+		{"batch", `{"items":{}}`, "what it starts cannot be read"},
+		{"batch", `{"items":[],"customInput":[]}`, "what it starts cannot be read"},
 	} {
 		workflow := b.publish(t)
 		setting := single("* * * * *", `{"amount":1}`)
@@ -364,7 +367,7 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 	sound := b.publish(t)
 	b.configure(t, s, sound, single("* * * * *", `{"amount":1}`))
 	b.clock.set(noon.Add(time.Minute))
-	fire(t, s, 4)
+	fire(t, s, 7)
 	require.Equal(t, schedule.Started, b.firings(t, s, sound)[0].Status)
 	for workflow, reason := range reasons {
 		require.Equal(t, "failed "+reason, b.text(t, `SELECT concat_ws(' ', status, reason) FROM schedule_firings WHERE workflow_id = $1`, workflow))
@@ -373,7 +376,7 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 	b.clock.set(noon.Add(2 * time.Minute))
 	fire(t, s, 1)
 	b.clock.set(noon.Add(24*time.Hour + time.Minute))
-	fire(t, s, 4)
+	fire(t, s, 7)
 }
 
 func TestArchivingAndDeletingEndSchedules(t *testing.T) {

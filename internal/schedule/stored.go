@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"tranche/internal/exactjson"
@@ -36,8 +37,18 @@ func (s *Setting) decode(input, content []byte) (err error) {
 
 func decodeObject(text []byte) (map[string]any, error) {
 	value, err := exactjson.Decode(text)
-	members, _ := value.(map[string]any)
-	return members, err
+	if err != nil {
+		return nil, err
+	}
+	return object(value)
+}
+
+func object(value any) (map[string]any, error) {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is no object")
+	}
+	return members, nil
 }
 
 // storedBatch is a BatchContent as it is stored.
@@ -61,17 +72,20 @@ func (c *BatchContent) encode() ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-func decodeBatch(text []byte) (BatchContent, error) {
+func decodeBatch(text []byte) (c BatchContent, err error) {
 	var stored storedBatch
 	if err := json.Unmarshal(text, &stored); err != nil {
-		return BatchContent{}, err
+		return c, err
 	}
-	c := BatchContent{Label: stored.Label, Files: stored.Files, Packages: stored.Packages}
-	c.Items, _ = stored.Items.Value.([]any)
+	c = BatchContent{Label: stored.Label, Files: stored.Files, Packages: stored.Packages}
+	var ok bool
+	if c.Items, ok = stored.Items.Value.([]any); !ok {
+		return c, errors.New("its items are no array")
+	}
 	if stored.CustomInput != nil {
-		c.CustomInput, _ = stored.CustomInput.Value.(map[string]any)
+		c.CustomInput, err = object(stored.CustomInput.Value)
 	}
-	return c, nil
+	return c, err
 }
 
 func orEmpty(members map[string]any) map[string]any {

@@ -88,10 +88,13 @@ func (b *bench) readBack(ctx context.Context, all *acknowledged) error {
 		}
 		found++
 	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
 	if found != len(ids) {
 		return fmt.Errorf("of %d executions that were acknowledged %d are there", len(ids), found)
 	}
-	return rows.Err()
+	return nil
 }
 
 func (b *bench) measureSyncAlone(ctx context.Context) error {

@@ -71,10 +71,8 @@ func (r rowInMonth) Scan(into ...any) error {
 	return err
 }
 
-// hasNoPartition reports whether there is no partition, or none yet that has
-// policies.
 func hasNoPartition(err error) bool {
-	const codeUndefinedTable, codeInsufficientPrivilege = "42P01", "42501"
+	const codeUndefinedTable = "42P01"
 	refused := (*pgconn.PgError)(nil)
-	return errors.As(err, &refused) && (refused.Code == codeUndefinedTable || refused.Code == codeInsufficientPrivilege)
+	return errors.As(err, &refused) && refused.Code == codeUndefinedTable
 }

@@ -44,16 +44,15 @@ type Key struct {
 type Fingerprints [][]byte
 
 // NewFingerprints returns those of a request by its hash: codes under keys, as
-// the hash of a short body can be guessed, and the hash itself, which is what was
-// kept where there was no key.
+// the hash of a short body can be guessed.
 func NewFingerprints(hash []byte, keys [][]byte) Fingerprints {
-	all := make(Fingerprints, 0, len(keys)+1)
-	for _, key := range keys {
+	all := make(Fingerprints, len(keys))
+	for i, key := range keys {
 		mac := hmac.New(sha256.New, key)
 		mac.Write(hash)
-		all = append(all, mac.Sum(nil))
+		all[i] = mac.Sum(nil)
 	}
-	return append(all, hash)
+	return all
 }
 
 // Has reports whether a fingerprint that was kept is of the same request.

@@ -16,7 +16,7 @@ import (
 
 func newKey(t *testing.T) *idempotency.Key {
 	t.Helper()
-	return &idempotency.Key{TenantID: pgtest.NewID(t), ClientID: pgtest.NewID(t), Text: "k", Fingerprints: idempotency.NewFingerprints([]byte("request"), nil)}
+	return &idempotency.Key{TenantID: pgtest.NewID(t), ClientID: pgtest.NewID(t), Text: "k", Fingerprints: idempotency.NewFingerprints([]byte("request"), [][]byte{[]byte("key")})}
 }
 
 // insertExecution inserts an execution and its payload; an empty result leaves
@@ -44,7 +44,7 @@ func TestKeyIsTakenOnce(t *testing.T) {
 	require.ErrorIs(t, idempotency.TakeTx(t.Context(), tx, key, answer), idempotency.ErrTaken)
 	kept, err = idempotency.Find(t.Context(), tx, key)
 	require.NoError(t, err)
-	require.Equal(t, &idempotency.Kept{Fingerprint: []byte("request"), Answer: &answer}, kept)
+	require.Equal(t, &idempotency.Kept{Fingerprint: key.Fingerprints[0], Answer: &answer}, kept)
 
 	other := *key
 	other.ClientID = pgtest.NewID(t)
@@ -149,5 +149,5 @@ func TestAnswerOfAnExecution(t *testing.T) {
 	settled, err = idempotency.Settle(t.Context(), tx, key, running, accepted)
 	require.NoError(t, err)
 	require.False(t, settled, "it is another execution's")
-	require.Equal(t, &idempotency.Kept{Fingerprint: []byte("request"), ExecutionID: another}, find(key))
+	require.Equal(t, &idempotency.Kept{Fingerprint: key.Fingerprints[0], ExecutionID: another}, find(key))
 }

@@ -18,14 +18,14 @@ WHERE c.id = @id;
 
 -- name: SysClientGet :one
 -- Commands name a client alone.
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.revoked_at,
        t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
 WHERE c.id = @id;
 
 -- name: ClientList :many
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.revoked_at,
        t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id

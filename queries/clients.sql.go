@@ -37,7 +37,7 @@ func (q *Queries) ClientInsert(ctx context.Context, db DBTX, arg ClientInsertPar
 }
 
 const clientList = `-- name: ClientList :many
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.revoked_at,
        t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
@@ -52,7 +52,6 @@ type ClientListRow struct {
 	Name            string
 	Scopes          []string
 	IsSandbox       bool
-	CreatedAt       time.Time
 	RevokedAt       *time.Time
 	TenantRevokedAt *time.Time
 }
@@ -73,7 +72,6 @@ func (q *Queries) ClientList(ctx context.Context, db DBTX, tenantID uuid.UUID) (
 			&i.Name,
 			&i.Scopes,
 			&i.IsSandbox,
-			&i.CreatedAt,
 			&i.RevokedAt,
 			&i.TenantRevokedAt,
 		); err != nil {
@@ -163,7 +161,7 @@ func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg Clie
 }
 
 const sysClientGet = `-- name: SysClientGet :one
-SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.created_at, c.revoked_at,
+SELECT c.id, c.tenant_id, t.slug AS tenant_slug, c.name, c.scopes, c.is_sandbox, c.revoked_at,
        t.revoked_at AS tenant_revoked_at
 FROM clients c
 JOIN tenants t ON t.id = c.tenant_id
@@ -177,7 +175,6 @@ type SysClientGetRow struct {
 	Name            string
 	Scopes          []string
 	IsSandbox       bool
-	CreatedAt       time.Time
 	RevokedAt       *time.Time
 	TenantRevokedAt *time.Time
 }
@@ -193,7 +190,6 @@ func (q *Queries) SysClientGet(ctx context.Context, db DBTX, id uuid.UUID) (SysC
 		&i.Name,
 		&i.Scopes,
 		&i.IsSandbox,
-		&i.CreatedAt,
 		&i.RevokedAt,
 		&i.TenantRevokedAt,
 	)

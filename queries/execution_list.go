@@ -116,8 +116,8 @@ func (p *ExecutionListParams) find(ctx context.Context, db ListDB) (ids []uuid.U
 	return ids, counted && len(ids) < p.CountMax, nil
 }
 
-// Statement is SQL with the values of its parameters, and how it may be run.
-type Statement struct {
+// statement is SQL with the values of its parameters, and how it may be run.
+type statement struct {
 	SQL  string
 	Args []any
 	scan scan
@@ -136,9 +136,9 @@ const (
 	anyScan             // what the planner thinks best
 )
 
-// Settings returns the statement that makes the planner keep to the scans and plan
+// settings returns the statement that makes the planner keep to the scans and plan
 // with the values, until the end of the transaction.
-func (s *Statement) Settings() (sql string, args []any) {
+func (s *statement) settings() (sql string, args []any) {
 	rows, covered, bitmaps := s.scan == inOrder || s.scan == paged, s.scan != byName, s.scan == byName
 	if s.scan == anyScan {
 		rows, bitmaps = true, true
@@ -159,28 +159,14 @@ SELECT NOT $4::boolean OR NOT EXISTS (
     WHERE i.inhparent = 'executions'::regclass AND pg_relation_size(c.oid) > 2 * c.relpages * current_setting('block_size')::bigint)`
 
 // queue adds the statement to a flight, which is one transaction.
-func (s *Statement) queue(batch *pgx.Batch, read func(pgx.Rows) error) {
-	settings, args := s.Settings()
+func (s *statement) queue(batch *pgx.Batch, read func(pgx.Rows) error) {
+	settings, args := s.settings()
 	batch.Queue(settings, args...)
 	batch.Queue(s.SQL, s.Args...).Query(read)
 }
 
-// Statements are what ExecutionList may ask: every way of counting, and the page
-// by reading in the list's order.
-func (p *ExecutionListParams) Statements(ctx context.Context, db ListDB) ([]Statement, error) {
-	ways, err := p.ways(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	statements := make([]Statement, 0, len(ways)+1)
-	for i := range ways {
-		statements = append(statements, p.along(&ways[i]))
-	}
-	return append(statements, p.page()), nil
-}
-
 // page reads in the list's order until the page is full.
-func (p *ExecutionListParams) page() Statement {
+func (p *ExecutionListParams) page() statement {
 	b := p.rows()
 	p.narrow(b)
 	if len(p.Tags) > 0 || p.Search != nil {
@@ -196,7 +182,7 @@ func (p *ExecutionListParams) page() Statement {
 }
 
 // pageOf reads the executions of the page that is among all that match.
-func (p *ExecutionListParams) pageOf(ids []uuid.UUID) Statement {
+func (p *ExecutionListParams) pageOf(ids []uuid.UUID) statement {
 	order := func(a, b uuid.UUID) int {
 		if p.Ascending {
 			return bytes.Compare(a[:], b[:])
@@ -218,7 +204,7 @@ func (p *ExecutionListParams) pageOf(ids []uuid.UUID) Statement {
 }
 
 // along finds all that match in one way, or counts them up to CountMax.
-func (p *ExecutionListParams) along(w *way) Statement {
+func (p *ExecutionListParams) along(w *way) statement {
 	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
 	b.Select("e.id").From("executions e")
 	p.narrow(b)
@@ -229,7 +215,7 @@ func (p *ExecutionListParams) along(w *way) Statement {
 	b.Limit(p.CountMax)
 	sql, args := sqlbuilder.WithFlavor(sqlbuilder.Build(
 		"SELECT count(*), CASE WHEN count(*) < $? THEN array_agg(id) END FROM ($?) AS matching", p.CountMax, b), sqlbuilder.PostgreSQL).Build()
-	return Statement{sql, args, w.scan}
+	return statement{sql, args, w.scan}
 }
 
 func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
@@ -239,14 +225,14 @@ func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
 }
 
 // inOrder makes a statement of rows in the list's order.
-func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) Statement {
+func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) statement {
 	if p.Ascending {
 		b.OrderBy("e.id")
 	} else {
 		b.OrderBy("e.id DESC")
 	}
 	sql, args := b.Build()
-	return Statement{sql, args, s}
+	return statement{sql, args, s}
 }
 
 // narrow adds the conditions of the filters, each in the form that an index of

@@ -207,10 +207,10 @@ func (b *bench) measureDrain(ctx context.Context) error {
 }
 
 // waitForNone waits until a query counts nothing any more.
-func waitForNone(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) error {
+func waitForNone(ctx context.Context, pool *pgxpool.Pool, sql string) error {
 	for {
 		var n int
-		if err := pool.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
+		if err := pool.QueryRow(ctx, sql).Scan(&n); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
 		if n == 0 {

@@ -8,16 +8,15 @@ import (
 
 // The limits of decisions 8.4.
 const (
-	sendPause                = 60 * time.Second // between two codes to a contact, or for an authorization
-	sendsPerContactShort     = 5
-	sendsShort               = 10 * time.Minute
-	sendsPerContactLong      = 10
-	sendsLong                = 24 * time.Hour
-	sendsPerAuthorization    = 20
-	codeSizeDefault          = 6
-	codeSizeMin, codeSizeMax = 6, 10
-	expiresInDefault         = 600 * time.Second
-	attemptsDefault          = 5
+	sendPause             = 60 * time.Second // between two codes to a contact, or for an authorization
+	sendsPerContactShort  = 5
+	sendsShort            = 10 * time.Minute
+	sendsPerContactLong   = 10
+	sendsLong             = 24 * time.Hour
+	sendsPerAuthorization = 20
+	codeSizeDefault       = 6
+	expiresInDefault      = 600 * time.Second
+	attemptsDefault       = 5
 )
 
 // sends are the moments at which codes were asked for in the last day, newest

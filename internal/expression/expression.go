@@ -12,7 +12,6 @@ import (
 // Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
 	refs
-	source    string
 	eval      node
 	vars      int                 // variables and loop positions
 	builds    bool                // whether the result may be a new list or object
@@ -39,7 +38,7 @@ func compile(s *source, scope Scope) (*Expression, error) {
 		return nil, err
 	}
 	return &Expression{
-		source: s.text, eval: eval, refs: c.refs, vars: c.vars, builds: c.builds,
+		eval: eval, refs: c.refs, vars: c.vars, builds: c.builds,
 		isLiteral: isLiteral(root), patterns: c.patterns, start: s.position(0), refusal: c.refuse(root),
 	}, nil
 }
@@ -158,15 +157,12 @@ func (x *Expression) evalIn(r *run) (any, error) {
 		return nil, place(err, x.start)
 	}
 	if x.builds {
-		if _, err := measure(v, 0, MemoryMax); err != nil {
+		if _, err := measure(v, 0, memoryMax); err != nil {
 			return nil, place(err, x.start)
 		}
 	}
 	return v, nil
 }
-
-// Source returns the text that was compiled.
-func (x *Expression) Source() string { return x.source }
 
 // Literal returns the value of an expression that is a literal: a text, a
 // number with or without a minus, true, false or null.

@@ -197,7 +197,7 @@ func replace(c *call) (any, error) {
 
 // repeated accounts for a text of that many bytes made count times.
 func (r *run) repeated(count, bytes int) error {
-	if bytes > 0 && count > MemoryMax/bytes {
+	if bytes > 0 && count > memoryMax/bytes {
 		return errMemory
 	}
 	return r.text(count * bytes)

@@ -294,7 +294,7 @@ func span(r *run, s *sides, a, b any) (any, error) {
 		return []any{}, nil
 	}
 	count := to - from + 1
-	if count > StepsMax {
+	if count > stepsMax {
 		return nil, errSteps
 	}
 	if err := r.list(count); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/expr-lang/expr/parser/lexer"
 )
 
-// SourceMax is the length of an expression in characters.
-const SourceMax = 10_000
+// sourceMax is the length of an expression in characters.
+const sourceMax = 10_000
 
 // source is the text of one expression and where it stands: within a template
 // the positions of errors are those of the whole template.
@@ -58,8 +58,8 @@ func (s *source) fail(at file.Location, format string, args ...any) *Error {
 func (s *source) parse() (ast.Node, error) {
 	var start file.Location
 	switch {
-	case len(s.runes) > SourceMax:
-		return nil, s.fail(start, "an expression has at most %d characters", SourceMax)
+	case len(s.runes) > sourceMax:
+		return nil, s.fail(start, "an expression has at most %d characters", sourceMax)
 	case !utf8.ValidString(s.text):
 		return nil, s.fail(start, "the expression is not valid UTF-8")
 	case strings.TrimSpace(s.text) == "":

@@ -109,7 +109,7 @@ func (r *run) replace(text, pattern, replacement string) (string, error) {
 	var out []byte
 	end := 0
 	for _, match := range matches {
-		if len(replacement)+references*(match[1]-match[0]) > MemoryMax {
+		if len(replacement)+references*(match[1]-match[0]) > memoryMax {
 			return "", errMemory
 		}
 		before := len(out)

@@ -8,8 +8,8 @@ import (
 
 // Limits of one evaluation: of one expression, one template or one tree.
 const (
-	StepsMax  = 100_000    // operations
-	MemoryMax = 10_000_000 // bytes of text, lists and objects made, counted when made
+	stepsMax  = 100_000    // operations
+	memoryMax = 10_000_000 // bytes of text, lists and objects made, counted when made
 )
 
 // What things cost. A step is one operator, member, call or list element; work
@@ -64,7 +64,7 @@ func newRun(env *Env) *run {
 	if env == nil {
 		env = &Env{}
 	}
-	r.env, r.steps, r.memory = env, StepsMax, MemoryMax
+	r.env, r.steps, r.memory = env, stepsMax, memoryMax
 	return r
 }
 

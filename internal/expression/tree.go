@@ -45,7 +45,7 @@ func (t *Tree) Eval(env *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := measure(v, 0, MemoryMax); err != nil {
+	if _, err := measure(v, 0, memoryMax); err != nil {
 		return nil, place(err, Position{})
 	}
 	return v, nil

@@ -81,7 +81,6 @@ type Client struct {
 	Name       string
 	Scopes     []string
 	IsSandbox  bool
-	CreatedAt  time.Time
 	RevokedAt  *time.Time
 	// TenantRevokedAt is when its tenant was revoked, which ends it as well.
 	TenantRevokedAt *time.Time

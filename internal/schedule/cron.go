@@ -9,12 +9,6 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// Bounds of utcDeltaHours: the offsets of the earth's zones (decisions 7.2).
-const (
-	UTCDeltaHoursMin = -12
-	UTCDeltaHoursMax = 14
-)
-
 // searchYearsMax is how far ahead a time is looked for. What fires at all fires
 // within eight years: the rarest day is February 29, and between 2096 and 2104
 // there is none.

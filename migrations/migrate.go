@@ -24,8 +24,8 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// RiverSchema is the schema of River's tables.
-const RiverSchema = "river"
+// riverSchema is the schema of River's tables.
+const riverSchema = "river"
 
 const (
 	lockKey          = 0x7472616e636865 // "tranche"; the advisory lock that one migrating process holds
@@ -150,7 +150,7 @@ func lock(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func riverUp(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+RiverSchema); err != nil {
+	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+riverSchema); err != nil {
 		return err
 	}
 	migrator, err := newMigrator(pool)
@@ -166,7 +166,7 @@ func riverUp(ctx context.Context, pool *pgxpool.Pool) error {
 
 func newMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 	return rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{
-		Schema: RiverSchema, Logger: slog.New(slog.DiscardHandler),
+		Schema: riverSchema, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -21,9 +21,9 @@ const (
 	kindsMax = 1000
 )
 
-// RefusalsKept is how long the counts of a minute are kept. Whoever sends bad requests
+// refusalsKept is how long the counts of a minute are kept. Whoever sends bad requests
 // adds rows with every minute, with or without a token.
-const RefusalsKept = 90 * 24 * time.Hour
+const refusalsKept = 90 * 24 * time.Hour
 
 // Refusal is a kind of refused request.
 type Refusal struct {
@@ -105,11 +105,11 @@ func (r *Refusals) Flush(ctx context.Context) error {
 const sweepPart = 10_000
 
 // SweepRefusals forgets, for all tenants, the counts that are older than
-// RefusalsKept. ctx is the system's.
+// refusalsKept. ctx is the system's.
 func SweepRefusals(ctx context.Context, db queries.DBTX) error {
 	err := postgres.ByParts(sweepPart, func(countsMax int32) (int64, error) {
 		return queries.New().SysAuditRefusalDeleteOld(ctx, db, queries.SysAuditRefusalDeleteOldParams{
-			OlderThanSeconds: RefusalsKept.Seconds(), CountsMax: countsMax,
+			OlderThanSeconds: refusalsKept.Seconds(), CountsMax: countsMax,
 		})
 	})
 	if err != nil {

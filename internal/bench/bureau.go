@@ -23,9 +23,9 @@ type bureau struct {
 	lives io.Closer // the process ends when it is closed
 }
 
-// startBureau starts the program's BureauCommand.
+// startBureau starts the program's bureauCommand.
 func startBureau(ctx context.Context, program string) (*bureau, error) {
-	cmd := exec.CommandContext(ctx, program, BureauCommand) // #nosec G204 -- the operator's program
+	cmd := exec.CommandContext(ctx, program, bureauCommand) // #nosec G204 -- the operator's program
 	lives, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (b *bureau) url(path string) string { return "http://" + b.addr + path }
 
 func (b *bureau) close() error { return errors.Join(b.lives.Close(), b.cmd.Wait()) }
 
-// BureauCommand is the name of the command that calls RunBureau.
-const BureauCommand = "bench-bureau"
+// bureauCommand is the name of the command that calls RunBureau.
+const bureauCommand = "bench-bureau"
 
 // RunBureau answers calls until lives ends; it writes the address where it does.
 func RunBureau(ctx context.Context, lives io.Reader, address io.Writer) error {

@@ -156,7 +156,7 @@ func (d *drive) begin(ctx context.Context, wait action) (wakeAt time.Time, suspe
 	if !wait.At.IsZero() && wait.At.Before(wakeAt) {
 		wakeAt = wait.At
 	}
-	if len(d.effects) == 0 && len(effects) == 0 && wakeAt.Sub(d.now()) > WaitMax {
+	if len(d.effects) == 0 && len(effects) == 0 && wakeAt.Sub(d.now()) > waitMax {
 		return wakeAt, true, nil
 	}
 	if d.checkpoint != nil && (len(effects) > 0 || !wait.At.Equal(d.storedWait)) {

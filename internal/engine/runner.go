@@ -13,8 +13,8 @@ import (
 	"tranche/internal/workflow"
 )
 
-// WaitMax is the longest wait that is timed in process (decisions 4.3).
-const WaitMax = 5 * time.Second
+// waitMax is the longest wait that is timed in process (decisions 4.3).
+const waitMax = 5 * time.Second
 
 // ErrCancelled is the cause with which a context is cancelled when the
 // execution itself is cancelled; Drive then gives an outcome, while any other
@@ -54,7 +54,7 @@ type Run struct {
 type Verdict struct {
 	Outcome *Outcome // nil: suspended
 	// WakeAt is when a suspended execution goes on: nothing but a signal can
-	// happen before, and it is more than WaitMax away.
+	// happen before, and it is more than waitMax away.
 	WakeAt time.Time
 }
 
@@ -62,7 +62,7 @@ type Verdict struct {
 type Checkpoint func(ctx context.Context, state *State) error
 
 // Drive runs an execution until it ends or nothing can happen for longer than
-// WaitMax. Running tasks in the state, left by a process that died, run again
+// waitMax. Running tasks in the state, left by a process that died, run again
 // with the same idempotency keys.
 //
 // checkpoint is called before effects begin, once for all that begin together,

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// StateBytesMax is the most that the results of an execution's tasks may
+	// stateBytesMax is the most that the results of an execution's tasks may
 	// hold together, about as many bytes as they have as JSON. Each result is
 	// bounded by its evaluation or answer; this bounds what a graph of many
 	// keeps in memory and has to store.
-	StateBytesMax = 16 << 20
+	stateBytesMax = 16 << 20
 	// All results are measured when as many bytes have come in as they were before,
 	// but neither for fewer than measureLeast nor only after measureMost.
 	measureLeast = 64 << 10
-	measureMost  = StateBytesMax / 8
+	measureMost  = stateBytesMax / 8
 )
 
 // bound turns the completion of a task whose result nests too deep, or is one too
@@ -42,13 +42,13 @@ func (d *drive) bound(event *event) {
 		return
 	}
 	d.measured, d.unmeasured = sizeOfTasks(d.run.State.Tasks)+came, 0
-	if d.measured <= StateBytesMax {
+	if d.measured <= stateBytesMax {
 		return
 	}
 	event.Kind = eventFailed
 	event.Err = &workflow.TaskError{
 		Code:    workflow.CodeTooLarge,
-		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", StateBytesMax>>20),
+		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", stateBytesMax>>20),
 	}
 	d.unmeasured = measureMost // until something is dropped, the next one is too many too
 }

@@ -25,7 +25,7 @@ func TestResultsAreBoundedTogether(t *testing.T) {
 	require.Equal(t, StatusFailed, outcome.Status)
 	require.Equal(t, 422, outcome.StatusCode)
 	require.Contains(t, outcome.ErrorMessage, "16 MiB")
-	require.Equal(t, StateBytesMax/each, outcome.TasksCompleted, "what fits is kept")
+	require.Equal(t, stateBytesMax/each, outcome.TasksCompleted, "what fits is kept")
 	require.Equal(t, workflow.CodeTooLarge, state.Tasks[19].Error.Code)
 }
 

@@ -23,8 +23,8 @@ import (
 	"tranche/queries"
 )
 
-// SignalPathMax is the longest path of a wait, in bytes.
-const SignalPathMax = 512
+// signalPathMax is the longest path of a wait, in bytes.
+const signalPathMax = 512
 
 // CallbackPath is the path of callback addresses below the public one; a token
 // follows.
@@ -138,7 +138,7 @@ func findWait(plan *workflow.Plan, state *engine.State, name string) (wait *work
 		return nil, "", "names several tasks that wait; name one by its path"
 	}
 	// A run that has not begun: its wait may be named by the path it will have.
-	if wait := engine.FutureWait(plan, state, name); wait != nil && len(name) <= SignalPathMax {
+	if wait := engine.FutureWait(plan, state, name); wait != nil && len(name) <= signalPathMax {
 		return wait, name, ""
 	}
 	return nil, "", "names no task that waits for a signal"

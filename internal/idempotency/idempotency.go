@@ -23,8 +23,8 @@ import (
 	"tranche/queries"
 )
 
-// TTL is how long a key is remembered.
-const TTL = 24 * time.Hour
+// ttl is how long a key is remembered.
+const ttl = 24 * time.Hour
 
 // ErrTaken says that another request has taken the key: its answer is to be
 // given instead (Find).
@@ -92,7 +92,7 @@ func TakeForExecutionTx(ctx context.Context, tx pgx.Tx, key *Key, executionID uu
 
 func take(ctx context.Context, tx pgx.Tx, key *Key, p queries.IdempotencyKeyInsertParams) error {
 	p.TenantID, p.ClientID, p.Key, p.Fingerprint = key.TenantID, key.ClientID, key.Text, key.Fingerprints[0]
-	p.OlderThanSeconds = TTL.Seconds()
+	p.OlderThanSeconds = ttl.Seconds()
 	rows, err := queries.New().IdempotencyKeyInsert(ctx, tx, p)
 	if err != nil {
 		return fmt.Errorf("take an idempotency key: %w", err)
@@ -134,7 +134,7 @@ const sweepPart = 10_000
 func Sweep(ctx context.Context, db queries.DBTX) error {
 	err := postgres.ByParts(sweepPart, func(keysMax int32) (int64, error) {
 		return queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
-			OlderThanSeconds: TTL.Seconds(), KeysMax: keysMax,
+			OlderThanSeconds: ttl.Seconds(), KeysMax: keysMax,
 		})
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func Sweep(ctx context.Context, db queries.DBTX) error {
 // did.
 func Find(ctx context.Context, db queries.DBTX, key *Key) (*Kept, error) {
 	row, err := queries.New().IdempotencyKeyGet(ctx, db, queries.IdempotencyKeyGetParams{
-		TenantID: key.TenantID, ClientID: key.ClientID, Key: key.Text, YoungerThanSeconds: TTL.Seconds(),
+		TenantID: key.TenantID, ClientID: key.ClientID, Key: key.Text, YoungerThanSeconds: ttl.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil

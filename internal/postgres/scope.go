@@ -18,8 +18,8 @@ const (
 	RoleSystem = "tranche_system"
 )
 
-// TenantSetting is the parameter that names the tenant of RoleApp.
-const TenantSetting = "tranche.tenant_id"
+// tenantSetting is the parameter that names the tenant of RoleApp.
+const tenantSetting = "tranche.tenant_id"
 
 // Unscoped says what statements see whose context names neither a tenant nor
 // the system.
@@ -143,7 +143,7 @@ func (s scope) change(lifetime string, to scope) (sql string) {
 		if to.tenant != uuid.Nil {
 			tenant = to.tenant.String()
 		}
-		sql += "SET " + lifetime + " " + TenantSetting + " = '" + tenant + "';"
+		sql += "SET " + lifetime + " " + tenantSetting + " = '" + tenant + "';"
 	}
 	return sql
 }

@@ -29,12 +29,12 @@ import (
 
 // Limits of secrets.
 const (
-	// ValueMin keeps values long enough to be recognised where an answer repeats
+	// valueMin keeps values long enough to be recognised where an answer repeats
 	// them, so that they can be blotted out and nothing else is.
-	ValueMin     = 8    // characters
-	ValueMax     = 8192 // characters
-	HostsMax     = 20   // of one secret
-	PerTenantMax = 500
+	valueMin     = 8    // characters
+	valueMax     = 8192 // characters
+	hostsMax     = 20   // of one secret
+	perTenantMax = 500
 )
 
 // table is what values are sealed for.
@@ -89,8 +89,8 @@ func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string,
 		if err != nil {
 			return err
 		}
-		if others >= PerTenantMax {
-			return fault.New(fault.Invalid, "a tenant has at most %d secrets", PerTenantMax)
+		if others >= perTenantMax {
+			return fault.New(fault.Invalid, "a tenant has at most %d secrets", perTenantMax)
 		}
 		row, err := q.SecretPut(ctx, tx, queries.SecretPutParams{
 			TenantID: tenantID, Name: name, Hosts: hosts,
@@ -164,9 +164,9 @@ func Inspect(members map[string]any) []fault.Detail {
 // with the value.
 func clean(value string, hosts []string) ([]string, []fault.Detail) {
 	hosts, details := cleanHosts(hosts)
-	if n := utf8.RuneCountInString(value); n < ValueMin || n > ValueMax || strings.ContainsFunc(value, isControl) {
+	if n := utf8.RuneCountInString(value); n < valueMin || n > valueMax || strings.ContainsFunc(value, isControl) {
 		details = append(details, fault.Detail{
-			Field: "value", Message: fmt.Sprintf("must have %d to %d characters, none of them a control character", ValueMin, ValueMax),
+			Field: "value", Message: fmt.Sprintf("must have %d to %d characters, none of them a control character", valueMin, valueMax),
 		})
 	}
 	return hosts, details
@@ -177,8 +177,8 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError
 // cleanHosts writes hosts as Bound compares them.
 func cleanHosts(hosts []string) ([]string, []fault.Detail) {
 	var details []fault.Detail
-	if len(hosts) == 0 || len(hosts) > HostsMax {
-		details = append(details, fault.Detail{Field: "hosts", Message: fmt.Sprintf("must name 1 to %d hosts", HostsMax)})
+	if len(hosts) == 0 || len(hosts) > hostsMax {
+		details = append(details, fault.Detail{Field: "hosts", Message: fmt.Sprintf("must name 1 to %d hosts", hostsMax)})
 	}
 	cleaned := make([]string, len(hosts))
 	for i, host := range hosts {

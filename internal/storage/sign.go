@@ -15,8 +15,8 @@ import (
 	"tranche/internal/fault"
 )
 
-// AddressTTL is how long a signed address is valid (decisions 6.1).
-const AddressTTL = 15 * time.Minute
+// addressTTL is how long a signed address is valid (decisions 6.1).
+const addressTTL = 15 * time.Minute
 
 // AddressPath is the path of signed addresses below the public one, the
 // attachment's id follows.
@@ -81,7 +81,7 @@ func (s *Signer) sign(a Attachment, action Action, sizeMax int64) (string, time.
 	g := Grant{
 		Action: action, TenantID: a.TenantID, AttachmentID: a.ID, StoredName: a.StoredName,
 		ContentType: a.ContentType, SizeMax: sizeMax,
-		ExpiresAt: s.clock().Add(AddressTTL).Truncate(time.Second).UTC(),
+		ExpiresAt: s.clock().Add(addressTTL).Truncate(time.Second).UTC(),
 	}
 	q := url.Values{
 		paramTenant:      {g.TenantID.String()},

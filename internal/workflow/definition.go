@@ -19,8 +19,8 @@ import (
 // Limits of a definition.
 const (
 	TasksMax = 500  // of a graph
-	EdgesMax = 2000 // of a graph
-	NameMax  = 200  // bytes of a task's name
+	edgesMax = 2000 // of a graph
+	nameMax  = 200  // bytes of a task's name
 )
 
 // Start is the source of the edges that lead into a graph.
@@ -104,8 +104,8 @@ func (s *structure) tasks(path string, v any) []TaskDefinition {
 			s.fault(at+".id", "", "must match %s", idPattern)
 		}
 		switch {
-		case len(task.Name) > NameMax:
-			s.fault(at+".name", "", "must have at most %d bytes", NameMax)
+		case len(task.Name) > nameMax:
+			s.fault(at+".name", "", "must have at most %d bytes", nameMax)
 		case task.Name != "" && strings.TrimSpace(task.Name) == "":
 			s.fault(at+".name", "", "must not be blank")
 		}
@@ -119,7 +119,7 @@ func (s *structure) tasks(path string, v any) []TaskDefinition {
 }
 
 func (s *structure) edges(path string, v any) []EdgeDefinition {
-	items := s.array(path, v, EdgesMax)
+	items := s.array(path, v, edgesMax)
 	edges := make([]EdgeDefinition, 0, len(items))
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)

@@ -8,6 +8,7 @@ import (
 
 	batches "tranche/internal/batch"
 	"tranche/internal/identity"
+	"tranche/queries"
 )
 
 // BatchItem is an item of a batch as lists show it.
@@ -72,8 +73,8 @@ func (s *Server) listBatchItems(ctx context.Context, in *batchItemsInput) (*batc
 
 func batchItem(i *batches.Item) BatchItem {
 	return BatchItem{
-		ItemIndex: int(i.Index), ExecutionID: i.ExecutionID.String(), SourceFileName: textOrEmpty(i.FileName), RowNumber: numberOrZero(i.Row),
-		BorrowerID: textOrEmpty(i.BorrowerID), Status: i.Status, SourceFailed: i.SourceFailed, StatusCode: numberOrZero(i.StatusCode),
+		ItemIndex: int(i.Index), ExecutionID: i.ExecutionID.String(), SourceFileName: queries.Value(i.FileName), RowNumber: int(queries.Value(i.Row)),
+		BorrowerID: queries.Value(i.BorrowerID), Status: i.Status, SourceFailed: i.SourceFailed, StatusCode: int(queries.Value(i.StatusCode)),
 		ErrorMessage: i.ErrorMessage, Attempt: i.Attempt, StartedAt: stampOrNil(i.StartedAt), CompletedAt: stampOrNil(i.CompletedAt),
 	}
 }

@@ -207,12 +207,9 @@ func executionAccepted(e *execution.Execution) *ExecutionAccepted {
 // executionRequest takes what the call says beside the input.
 func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execution.Request, error) {
 	p := principal(ctx)
-	r := execution.Request{TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: in.Test || p.IsSandbox}
-	if in.BorrowerID != "" {
-		r.BorrowerID = &in.BorrowerID
-	}
-	if in.BillableID != "" {
-		r.BillableID = &in.BillableID
+	r := execution.Request{
+		TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: in.Test || p.IsSandbox,
+		BorrowerID: queries.Optional(in.BorrowerID), BillableID: queries.Optional(in.BillableID),
 	}
 	var err error
 	if r.Tags, err = parseTags(in.Tags); err != nil {

@@ -188,7 +188,9 @@ func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids [
 	if in.WorkflowID == "" && in.WorkflowAlias == "" && in.WorkflowVersion == "" && in.WorkflowType == "" {
 		return nil, true, nil
 	}
-	filter := queries.WorkflowListIDsParams{TenantID: principal(ctx).TenantID}
+	filter := queries.WorkflowListIDsParams{
+		TenantID: principal(ctx).TenantID, Alias: queries.Optional(in.WorkflowAlias), Type: queries.Optional(in.WorkflowType),
+	}
 	if in.WorkflowID != "" {
 		id, err := parseID(in.WorkflowID, "workflow")
 		if err != nil {
@@ -202,12 +204,6 @@ func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids [
 			return nil, false, nil
 		}
 		filter.Version = new(int32(version))
-	}
-	if in.WorkflowAlias != "" {
-		filter.Alias = &in.WorkflowAlias
-	}
-	if in.WorkflowType != "" {
-		filter.Type = &in.WorkflowType
 	}
 	ids, err = queries.New().WorkflowListIDs(ctx, s.config.Pool, filter)
 	return ids, len(ids) > 0, postgres.Translate(err)
@@ -250,23 +246,16 @@ func idsBeginning(prefix string) (first, last uuid.UUID) {
 func executionRecord(row *queries.ExecutionGetRow) Execution {
 	e := Execution{
 		ID: row.ID.String(), PrincipalID: row.PrincipalID, WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
-		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
-		BatchID: idOrEmpty(row.BatchID), BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: queries.Value(row.WorkflowType),
+		BatchID: idOrEmpty(row.BatchID), BillableID: queries.Value(row.BillableID), BorrowerID: queries.Value(row.BorrowerID),
 		Status: row.Status, IsSuccess: row.IsSuccess, IsBillable: row.IsSuccess && !row.IsTest, IsReScoring: row.RescoreOf != nil,
 		IsTest: row.IsTest, Tags: row.Tags, CreatedAt: stamp(queries.CreatedAt(row.ID)),
 	}
 	if row.BatchID != nil {
 		e.ExecutionBatch = &ExecutionBatch{
-			ExecutionBatchID: e.BatchID, Label: textOrEmpty(row.BatchLabel), ItemIndex: numberOrZero(row.ItemIndex),
-			SourceFileName: textOrEmpty(row.SourceFileName), RowNumber: numberOrZero(row.RowNumber), Attempt: numberOrZero(row.BatchAttempt),
+			ExecutionBatchID: e.BatchID, Label: queries.Value(row.BatchLabel), ItemIndex: int(queries.Value(row.ItemIndex)),
+			SourceFileName: queries.Value(row.SourceFileName), RowNumber: int(queries.Value(row.RowNumber)), Attempt: int(queries.Value(row.BatchAttempt)),
 		}
 	}
 	return e
-}
-
-func numberOrZero(n *int32) int {
-	if n == nil {
-		return 0
-	}
-	return int(*n)
 }

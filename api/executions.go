@@ -101,9 +101,9 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 		return nil, err
 	}
 	return &executionOutputOutput{Body: ExecutionOutput{
-		ID: r.ExecutionID, BillableID: textOrEmpty(row.BillableID), BorrowerID: textOrEmpty(row.BorrowerID),
+		ID: r.ExecutionID, BillableID: queries.Value(row.BillableID), BorrowerID: queries.Value(row.BorrowerID),
 		WorkflowID: row.WorkflowID.String(), WorkflowAlias: row.WorkflowAlias,
-		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: textOrEmpty(row.WorkflowType),
+		WorkflowVersion: catalog.VersionName(int(row.WorkflowVersion)), WorkflowType: queries.Value(row.WorkflowType),
 		StatusCode: r.StatusCode, IsSuccess: r.IsSuccess, Output: r.Output, CustomOutput: r.CustomOutput,
 		HasAttachments: len(r.Attachments) > 0, Attachments: r.Attachments, Notes: r.Notes, Notices: r.Notices,
 		ErrorMessage: r.ErrorMessage, ErrorSubCode: r.ErrorSubCode, CreatedAt: stamp(queries.CreatedAt(id)),
@@ -143,11 +143,4 @@ func executionReadError(err error) error {
 		return fault.New(fault.NotFound, "there is no such execution")
 	}
 	return postgres.Translate(err)
-}
-
-func textOrEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

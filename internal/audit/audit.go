@@ -77,9 +77,9 @@ func RecordTx(ctx context.Context, tx queries.DBTX, tenantID uuid.UUID, action A
 	if err != nil {
 		return err
 	}
-	row := queries.AuditEventInsertParams{ID: id, TenantID: orNull(tenantID), Actor: from.actor, Action: string(action), Subject: subject}
-	if from.requestID != "" {
-		row.RequestID = &from.requestID
+	row := queries.AuditEventInsertParams{
+		ID: id, TenantID: queries.Optional(tenantID), Actor: from.actor, Action: string(action), Subject: subject,
+		RequestID: queries.Optional(from.requestID),
 	}
 	if err := queries.New().AuditEventInsert(ctx, tx, row); err != nil {
 		return fmt.Errorf("record %s of %s: %w", action, subject, postgres.Translate(err))

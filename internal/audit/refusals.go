@@ -91,7 +91,7 @@ func (r *Refusals) Flush(ctx context.Context) error {
 	defer cancel()
 	for key, count := range counts {
 		err := queries.New().SysAuditRefusalAdd(ctx, r.db, queries.SysAuditRefusalAddParams{
-			Minute: key.minute, TenantID: orNull(key.TenantID), ClientID: orNull(key.ClientID),
+			Minute: key.minute, TenantID: queries.Optional(key.TenantID), ClientID: queries.Optional(key.ClientID),
 			Status: int16(key.Status), Reason: key.Reason, Count: count,
 		})
 		if err != nil {
@@ -118,13 +118,6 @@ func SweepRefusals(ctx context.Context, db queries.DBTX) error {
 	return nil
 }
 
-func orNull(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
-}
-
 // RefusalCount is how often requests of a kind were refused in a minute.
 type RefusalCount struct {
 	Minute   time.Time
@@ -139,7 +132,7 @@ type RefusalCount struct {
 // assigned to a tenant.
 func RefusalCounts(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, countMax int) ([]RefusalCount, error) {
 	rows, err := queries.New().SysAuditRefusalList(ctx, queries.ByValues(db), queries.SysAuditRefusalListParams{
-		TenantID: orNull(tenantID), Since: since, CountMax: int32(countMax),
+		TenantID: queries.Optional(tenantID), Since: since, CountMax: int32(countMax),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list refusals: %w", postgres.Translate(err))

@@ -200,7 +200,7 @@ func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 		}
 		object, _ := input.(map[string]any)
 		now := s.Clock()
-		items[i] = &ended{startedAt: queries.CreatedAt(id), borrowerID: borrowerOf(object), Finished: &execution.Finished{
+		items[i] = &ended{startedAt: queries.CreatedAt(id), borrowerID: queries.Value(execution.BorrowerOf(object)), Finished: &execution.Finished{
 			TenantID: c.tenantID, ID: id, Outcome: engine.CancelledOutcome(), ResultText: result, At: now,
 		}}
 	}

@@ -69,7 +69,7 @@ func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 				return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
 			}
 		}
-		items[i] = checked{fileName: it.FileName, row: it.Row, borrowerID: borrowerOf(it.Input), input: string(rows.Text)}
+		items[i] = checked{fileName: it.FileName, row: it.Row, borrowerID: queries.Value(execution.BorrowerOf(it.Input)), input: string(rows.Text)}
 		if len(faults) > 0 {
 			if items[i].result, err = refusal(it, faults); err != nil {
 				return checkedPortion{}, err
@@ -148,14 +148,6 @@ func (c *chunker) record(it *checked) error {
 	c.chunk.Inputs = append(c.chunk.Inputs, it.input)
 	c.chunk.Results = append(c.chunk.Results, it.result)
 	return nil
-}
-
-// borrowerOf is the borrower that an input names, empty if it names none.
-func borrowerOf(input map[string]any) string {
-	if id := execution.BorrowerOf(input); id != nil {
-		return *id
-	}
-	return ""
 }
 
 func (c *chunker) flush() error {

@@ -230,7 +230,7 @@ func (r *chunkRun) runNew(ctx context.Context, i int) (execution.Holding, error)
 		return execution.Held, fmt.Errorf("read item %d of batch %s: %w", index, r.BatchID, err)
 	}
 	object, _ := input.(map[string]any)
-	it := &chunkItem{chunkRun: r, at: i, id: itemID(r.row.IdsFrom, index-r.FirstItem), borrowerID: borrowerOf(object)}
+	it := &chunkItem{chunkRun: r, at: i, id: itemID(r.row.IdsFrom, index-r.FirstItem), borrowerID: queries.Value(execution.BorrowerOf(object))}
 	holding, err := r.drive(ctx, r.TenantID, r.BatchID, r.plan, it, func(ctx context.Context) (*execution.Finished, execution.Holding, error) {
 		return r.Executions.RunItem(ctx, execution.Item{
 			TenantID: r.TenantID, ID: it.id, BatchID: r.BatchID, Plan: r.plan, Input: input, Custom: r.custom,

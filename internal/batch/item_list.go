@@ -46,7 +46,7 @@ func (s *Service) Items(ctx context.Context, tenantID, batchID uuid.UUID, status
 		return nil, 0, err
 	}
 	list := queries.BatchItemListParams{
-		TenantID: tenantID, BatchID: batchID, Status: optional(status),
+		TenantID: tenantID, BatchID: batchID, Status: queries.Optional(status),
 		After: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 	}
 	var rows []queries.BatchItemListRow

@@ -21,7 +21,7 @@ type Filter struct {
 // match in all.
 func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window queries.Window) ([]*Batch, int, error) {
 	list := queries.BatchListParams{
-		TenantID: tenantID, Status: optional(string(filter.Status)), WorkflowAlias: optional(filter.WorkflowAlias),
+		TenantID: tenantID, Status: queries.Optional(string(filter.Status)), WorkflowAlias: queries.Optional(filter.WorkflowAlias),
 		Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 	}
 	rows, err := s.q.BatchList(ctx, queries.ByValues(s.Pool), list)
@@ -42,13 +42,6 @@ func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, w
 		}
 	}
 	return found, int(total), nil
-}
-
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }
 
 func fromRow(row *queries.BatchGetRow) (*Batch, error) {

@@ -298,7 +298,7 @@ func (t *resultsTable) writeHeader() error {
 func (t *resultsTable) write(r *itemResult) error {
 	cells := t.cells
 	cells[0] = strconv.Itoa(int(r.itemIndex))
-	cells[1], cells[2] = optionalInt(r.rowNumber), itemfile.Escape(optionalText(r.fileName))
+	cells[1], cells[2] = optionalInt(r.rowNumber), itemfile.Escape(queries.Value(r.fileName))
 	cells[3], cells[4], cells[5] = r.executionID, r.status, optionalInt(r.statusCode)
 	cells = cells[len(resultsHead):]
 	if err := t.inputs.fill(cells, r.input); err != nil {
@@ -345,7 +345,7 @@ func (t *failedTable) write(r *itemResult) error {
 		return err
 	}
 	tail := t.cells[len(t.inputs.names):]
-	tail[0], tail[1] = optionalInt(r.rowNumber), itemfile.Escape(optionalText(r.fileName))
+	tail[0], tail[1] = optionalInt(r.rowNumber), itemfile.Escape(queries.Value(r.fileName))
 	tail[2] = itemfile.Escape(r.errorMessage)
 	return t.w.Write(t.cells)
 }
@@ -439,11 +439,4 @@ func optionalInt(n *int32) string {
 		return ""
 	}
 	return strconv.Itoa(int(*n))
-}
-
-func optionalText(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -118,7 +118,7 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		retried.Status, job = StatusPostProcessing, jobs.BatchPostProcessing{TenantID: r.TenantID, BatchID: r.ID}
 		_, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	default:
-		params.RetryMode, params.IsUncancelled = optional(string(r.Mode)), true
+		params.RetryMode, params.IsUncancelled = queries.Optional(string(r.Mode)), true
 		retried.ItemsToRetry, err = s.countToRetry(ctx, tx, r, row.ItemsTotal)
 	}
 	if err != nil {

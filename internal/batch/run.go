@@ -238,7 +238,7 @@ func (s *Service) runPure(ctx context.Context, item execution.Item, text string)
 	if err == nil {
 		object, _ := input.(map[string]any)
 		item.Input, item.BorrowerID = input, execution.BorrowerOf(object)
-		e.borrowerID = borrowerOf(object)
+		e.borrowerID = queries.Value(execution.BorrowerOf(object))
 		if e.Finished, err = s.Executions.RunPure(ctx, item); err == nil {
 			return e, nil
 		}

@@ -18,7 +18,7 @@ type Filter struct {
 // List returns the workflows of the tenant within a window, newest first and without
 // their InputSchema, Tasks and Edges, and how many match in all.
 func (c *Catalog) List(ctx context.Context, tenantID uuid.UUID, filter Filter, window queries.Window) ([]*Workflow, int, error) {
-	status, search := optional(string(filter.Status)), optional(filter.Search)
+	status, search := queries.Optional(string(filter.Status)), queries.Optional(filter.Search)
 	rows, err := c.queries.WorkflowList(ctx, queries.ByValues(c.pool), queries.WorkflowListParams{
 		TenantID: tenantID, Status: status, Search: search,
 		Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),

@@ -25,9 +25,9 @@ func fromRow(row queries.Workflow) *Workflow {
 		Content: Content{
 			Name:           row.Name,
 			Description:    row.Description,
-			Type:           value(row.Type),
-			ExecutionMode:  value(row.ExecutionMode),
-			TimeoutSeconds: int(value(row.TimeoutSeconds)),
+			Type:           queries.Value(row.Type),
+			ExecutionMode:  queries.Value(row.ExecutionMode),
+			TimeoutSeconds: int(queries.Value(row.TimeoutSeconds)),
 			InputSchema:    json.RawMessage(row.InputSchema),
 			Tasks:          json.RawMessage(row.Tasks),
 			Edges:          json.RawMessage(row.Edges),
@@ -37,7 +37,7 @@ func fromRow(row queries.Workflow) *Workflow {
 		Alias:         row.Alias,
 		Version:       int(row.Version),
 		Status:        Status(row.Status),
-		ParentVersion: int(value(row.ParentVersion)),
+		ParentVersion: int(queries.Value(row.ParentVersion)),
 		Revision:      int(row.Revision),
 		CreatedAt:     row.CreatedAt,
 		UpdatedAt:     row.UpdatedAt,
@@ -48,33 +48,16 @@ func fromRow(row queries.Workflow) *Workflow {
 
 func fromListRow(row queries.WorkflowListRow) *Workflow {
 	return &Workflow{
-		Content:       Content{Name: row.Name, Description: row.Description, Type: value(row.Type)},
+		Content:       Content{Name: row.Name, Description: row.Description, Type: queries.Value(row.Type)},
 		ID:            row.ID,
 		TenantID:      row.TenantID,
 		Alias:         row.Alias,
 		Version:       int(row.Version),
 		Status:        Status(row.Status),
-		ParentVersion: int(value(row.ParentVersion)),
+		ParentVersion: int(queries.Value(row.ParentVersion)),
 		CreatedAt:     row.CreatedAt,
 		UpdatedAt:     row.UpdatedAt,
 		PublishedAt:   row.PublishedAt,
 		ArchivedAt:    row.ArchivedAt,
 	}
-}
-
-// optional is nil for the zero value: a column without a value.
-func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
-func value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

@@ -138,7 +138,7 @@ func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorization
 		"otpId": otpID.String(), "authorizedAt": moment(at), "attempt": used.Attempts,
 		"contactMethod": used.ContactMethod, "contact": used.ContactMasked, "contactHash": hex.EncodeToString(used.ContactHash),
 		"templateHash": hex.EncodeToString(used.TemplateHash), "sentAt": momentOrNil(used.SentAt),
-		"provider": value(used.Provider), "providerMessageId": value(used.ProviderMessageID),
+		"provider": queries.Value(used.Provider), "providerMessageId": queries.Value(used.ProviderMessageID),
 		"authorization": a.evidence(), "attachments": attached, "by": actor.content(),
 	})
 }
@@ -178,7 +178,7 @@ func (s *Service) Signatures(ctx context.Context, tenantID, authorizationID uuid
 	for i, row := range rows {
 		signatures[i] = Signature{
 			OTPID: row.ID, ContactMethod: row.ContactMethod, Contact: row.ContactMasked, TemplateID: row.TemplateID, ClientID: row.ClientID,
-			RequestedAt: row.CreatedAt, SentAt: row.SentAt, Provider: value(row.Provider), ProviderMessageID: value(row.ProviderMessageID),
+			RequestedAt: row.CreatedAt, SentAt: row.SentAt, Provider: queries.Value(row.Provider), ProviderMessageID: queries.Value(row.ProviderMessageID),
 			Attempts: int(row.Attempts), SignedAt: *row.VerifiedAt,
 		}
 	}

@@ -72,8 +72,8 @@ func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c
 	}
 	params := queries.AuthorizationInsertParams{
 		ID: id, TenantID: tenantID, Key: c.Key, Label: c.Label, IdentityKey: c.IdentityKey, IdentityValue: c.IdentityValue,
-		FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID), IpAddress: c.IPAddress, PolicyLink: optional(c.PolicyLink),
-		ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags), SearchText: c.searchText(), ExpiresAt: c.ExpiresAt,
+		FormID: queries.Optional(c.FormID), BorrowerID: queries.Optional(c.BorrowerID), IpAddress: c.IPAddress, PolicyLink: queries.Optional(c.PolicyLink),
+		ExternalID: queries.Optional(c.ExternalID), Tags: orEmpty(c.Tags), SearchText: c.searchText(), ExpiresAt: c.ExpiresAt,
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		row, err := s.q.AuthorizationInsert(ctx, tx, params)
@@ -137,8 +137,8 @@ func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 			return err
 		}
 		err = s.q.AuthorizationUpdate(ctx, tx, queries.AuthorizationUpdateParams{
-			TenantID: tenantID, ID: id, Label: c.Label, FormID: optional(c.FormID), BorrowerID: optional(c.BorrowerID),
-			PolicyLink: optional(c.PolicyLink), ExternalID: optional(c.ExternalID), Tags: orEmpty(c.Tags),
+			TenantID: tenantID, ID: id, Label: c.Label, FormID: queries.Optional(c.FormID), BorrowerID: queries.Optional(c.BorrowerID),
+			PolicyLink: queries.Optional(c.PolicyLink), ExternalID: queries.Optional(c.ExternalID), Tags: orEmpty(c.Tags),
 			SearchText: c.searchText(), ExpiresAt: *c.ExpiresAt,
 		})
 		if err != nil {
@@ -207,8 +207,8 @@ func (s *Service) lock(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (
 	return &locked{
 		Content: Content{
 			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
-			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
-			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
+			FormID: queries.Value(row.FormID), BorrowerID: queries.Value(row.BorrowerID), IPAddress: row.IpAddress,
+			PolicyLink: queries.Value(row.PolicyLink), ExternalID: queries.Value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
 		},
 		authorizedAt: row.AuthorizedAt, isExpired: row.IsExpired, now: row.AskedAt,
 	}, nil
@@ -320,8 +320,8 @@ func fromRow(row queries.AuthorizationGetRow) *Authorization {
 	return &Authorization{
 		Content: Content{
 			Key: row.Key, Label: row.Label, IdentityKey: row.IdentityKey, IdentityValue: row.IdentityValue,
-			FormID: value(row.FormID), BorrowerID: value(row.BorrowerID), IPAddress: row.IpAddress,
-			PolicyLink: value(row.PolicyLink), ExternalID: value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
+			FormID: queries.Value(row.FormID), BorrowerID: queries.Value(row.BorrowerID), IPAddress: row.IpAddress,
+			PolicyLink: queries.Value(row.PolicyLink), ExternalID: queries.Value(row.ExternalID), Tags: row.Tags, ExpiresAt: &row.ExpiresAt,
 		},
 		ID: row.ID, AuthorizedAt: row.AuthorizedAt, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		HasAttachments: row.HasAttachments,

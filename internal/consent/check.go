@@ -33,7 +33,7 @@ type Proof struct {
 // one that holds longest of several; false where there is none.
 func (s *Service) Find(ctx context.Context, tenantID uuid.UUID, q Question) (Proof, bool, error) {
 	row, err := s.q.AuthorizationFindSigned(ctx, s.Pool, queries.AuthorizationFindSignedParams{
-		TenantID: tenantID, Key: q.Key, IdentityKey: q.IdentityKey, IdentityValue: q.IdentityValue, BorrowerID: optional(q.BorrowerID),
+		TenantID: tenantID, Key: q.Key, IdentityKey: q.IdentityKey, IdentityValue: q.IdentityValue, BorrowerID: queries.Optional(q.BorrowerID),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Proof{}, false, nil

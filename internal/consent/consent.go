@@ -90,18 +90,3 @@ func readError(err error, format string, args ...any) error {
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 func moment(t time.Time) string { return t.UTC().Format(timeLayout) }
-
-// optional is nil for an empty text: a column without a value.
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func value(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}

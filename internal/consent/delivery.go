@@ -104,7 +104,7 @@ func (d delivery) content() map[string]any {
 func (s *Service) recordSent(ctx context.Context, d delivery, receipt message.Receipt) error {
 	return s.conclude(ctx, d, func(tx pgx.Tx) (Kind, map[string]any, error) {
 		at, err := s.q.OTPSetSent(ctx, tx, queries.OTPSetSentParams{
-			TenantID: d.tenantID, ID: d.otpID, Provider: &receipt.Provider, ProviderMessageID: optional(receipt.MessageID),
+			TenantID: d.tenantID, ID: d.otpID, Provider: &receipt.Provider, ProviderMessageID: queries.Optional(receipt.MessageID),
 		})
 		content := d.content()
 		content["sentAt"], content["provider"], content["providerMessageId"] = moment(at), receipt.Provider, receipt.MessageID

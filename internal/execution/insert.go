@@ -172,7 +172,7 @@ func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, executions []Pending)
 		}
 		rows[i] = &newExecution{
 			ID: e.ID, TenantID: e.TenantID, WorkflowID: e.WorkflowID, PrincipalID: e.PrincipalID,
-			BorrowerID: orNone(BorrowerOf(e.Input)), IsTest: e.IsTest, Status: engine.StatusPending, Input: input,
+			BorrowerID: queries.Value(BorrowerOf(e.Input)), IsTest: e.IsTest, Status: engine.StatusPending, Input: input,
 		}
 	}
 	results, err := insertAll(ctx, tx, rows)
@@ -194,11 +194,8 @@ func (r *run) insertion(status engine.Status) (*newExecution, error) {
 	}
 	e := &newExecution{
 		ID: r.id, TenantID: r.tenantID, WorkflowID: req.WorkflowID, PrincipalID: req.PrincipalID,
-		BillableID: orNone(req.BillableID), BorrowerID: orNone(req.BorrowerID), Tags: req.Tags,
-		IsTest: req.IsTest, Status: status, Input: input,
-	}
-	if req.RescoreOf != nil {
-		e.RescoreOf = *req.RescoreOf
+		BillableID: queries.Value(req.BillableID), BorrowerID: queries.Value(req.BorrowerID), Tags: req.Tags,
+		IsTest: req.IsTest, RescoreOf: queries.Value(req.RescoreOf), Status: status, Input: input,
 	}
 	return e, nil
 }
@@ -233,11 +230,4 @@ func (r *run) insertJoined(ctx context.Context, row *newExecution, e Execution) 
 		return r.request.Recorded(ctx, tx, e)
 	})
 	return isActive, err
-}
-
-func orNone(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

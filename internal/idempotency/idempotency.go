@@ -155,12 +155,9 @@ func Find(ctx context.Context, db queries.DBTX, key *Key) (*Kept, error) {
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("find an idempotency key: %w", err))
 	}
-	kept := &Kept{Fingerprint: row.Fingerprint, Result: row.Result}
+	kept := &Kept{Fingerprint: row.Fingerprint, Result: row.Result, ExecutionID: queries.Value(row.ExecutionID)}
 	if row.Status != nil {
 		kept.Answer = &Answer{Status: int(*row.Status), Body: row.Answer}
-	}
-	if row.ExecutionID != nil {
-		kept.ExecutionID = *row.ExecutionID
 	}
 	return kept, nil
 }

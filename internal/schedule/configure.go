@@ -196,10 +196,7 @@ func (s *Service) Get(ctx context.Context, tenantID, workflowID uuid.UUID) ([]Sc
 	for i, row := range rows {
 		firings[i] = Firing{
 			Slot: Slot(row.Slot), ScheduledAt: row.ScheduledAt, FiredAt: row.FiredAt, Status: Status(row.Status),
-			ExecutionID: row.ExecutionID, BatchID: row.BatchID,
-		}
-		if row.Reason != nil {
-			firings[i].Reason = *row.Reason
+			Reason: queries.Value(row.Reason), ExecutionID: row.ExecutionID, BatchID: row.BatchID,
 		}
 	}
 	return schedules, firings, nil

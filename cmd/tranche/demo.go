@@ -204,11 +204,6 @@ func (d *demoRun) credentials(ctx context.Context, db *database) (made identity.
 		if err != nil {
 			return err
 		}
-		// The demo asks for progress more often than a minute's limit lets it.
-		err = identity.SetLimits(ctx, tx, tenant.ID, []identity.Limit{{Category: identity.LimitPolling, PerMinute: identity.Unlimited}})
-		if err != nil {
-			return err
-		}
 		made, err = identity.CreateClient(ctx, tx, identity.NewClient{
 			Tenant: tenant, Name: "demo", Scopes: identity.RoleAdmin.Scopes(),
 		})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/postgres/embedded"
@@ -121,14 +122,12 @@ func (d *database) checkDurability(ctx context.Context) error {
 		return err
 	}
 	d.settings = map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
-		}
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
 		d.settings[name] = value
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {

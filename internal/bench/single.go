@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // acknowledged are the executions that the service has answered, with the
@@ -74,27 +75,21 @@ func (b *bench) readBack(ctx context.Context, all *acknowledged) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
 	found := 0
-	for rows.Next() {
-		var id uuid.UUID
-		var status string
-		var output json.RawMessage
-		if err := rows.Scan(&id, &status, &output); err != nil {
-			return err
-		}
+	var id uuid.UUID
+	var status string
+	var output json.RawMessage
+	_, err = pgx.ForEachRow(rows, []any{&id, &status, &output}, func() error {
 		if answered := all.outputs[id]; status != "completed" || (answered != "" && answered != string(output)) {
 			return fmt.Errorf("execution %s is %s with %s, and was answered %s", id, status, output, answered)
 		}
 		found++
+		return nil
+	})
+	if err == nil && found != len(ids) {
+		err = fmt.Errorf("of %d executions that were acknowledged %d are there", len(ids), found)
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	if found != len(ids) {
-		return fmt.Errorf("of %d executions that were acknowledged %d are there", len(ids), found)
-	}
-	return nil
+	return err
 }
 
 func (b *bench) measureSyncAlone(ctx context.Context) error {

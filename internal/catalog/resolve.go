@@ -53,15 +53,15 @@ func (c *Catalog) linked(ctx context.Context, w *Workflow, plan *workflow.Plan) 
 }
 
 func (c *Catalog) versionNumber(ctx context.Context, tenantID uuid.UUID, alias, version string) (int, error) {
+	if !aliasPattern.MatchString(alias) {
+		return 0, errUnknown()
+	}
 	if version != workflow.Latest {
 		number, ok := ParseVersion(version)
-		if !ok || !aliasPattern.MatchString(alias) {
+		if !ok {
 			return 0, errUnknown()
 		}
 		return number, nil
-	}
-	if !aliasPattern.MatchString(alias) {
-		return 0, errUnknown()
 	}
 	number, err := c.queries.WorkflowLatestActive(ctx, c.pool, queries.WorkflowLatestActiveParams{TenantID: tenantID, Alias: alias})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -2,6 +2,7 @@ package consent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -112,15 +113,9 @@ func InspectSigning(members map[string]any) []fault.Detail {
 }
 
 func (r SigningRequest) withDefaults() SigningRequest {
-	if r.CodeSize == 0 {
-		r.CodeSize = codeSizeDefault
-	}
-	if r.ExpiresIn == 0 {
-		r.ExpiresIn = expiresInDefault
-	}
-	if r.AttemptsMax == 0 {
-		r.AttemptsMax = attemptsDefault
-	}
+	r.CodeSize = cmp.Or(r.CodeSize, codeSizeDefault)
+	r.ExpiresIn = cmp.Or(r.ExpiresIn, expiresInDefault)
+	r.AttemptsMax = cmp.Or(r.AttemptsMax, attemptsDefault)
 	return r
 }
 

@@ -1,6 +1,10 @@
 package expression
 
-import "github.com/expr-lang/expr/ast"
+import (
+	"strconv"
+
+	"github.com/expr-lang/expr/ast"
+)
 
 // loopVars are the variables of one predicate: # the element, #index its
 // place, #acc what reduce has so far.
@@ -298,7 +302,7 @@ func (l *loop) groupBy(r *run) (any, error) {
 		case string:
 			name = key
 		case bool:
-			name = map[bool]string{true: "true", false: "false"}[key]
+			name = strconv.FormatBool(key)
 		default:
 			n, ok := toNumber(key)
 			if !ok {

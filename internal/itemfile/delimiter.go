@@ -2,7 +2,6 @@ package itemfile
 
 import (
 	"encoding/csv"
-	"errors"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -36,7 +35,7 @@ func divide(sample string, delimiter rune, isWhole bool) (columns int, agree flo
 	rows, same := 0, 0
 	for rows < delimiterRowsMax {
 		cells, err := r.Read()
-		if errors.Is(err, io.EOF) || err != nil {
+		if err != nil {
 			break
 		}
 		if !isWhole && r.InputOffset() == int64(len(sample)) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -98,10 +99,8 @@ func (t *table) next() ([]string, error) {
 		if err != nil {
 			return cells, err
 		}
-		for _, cell := range cells {
-			if cell != "" {
-				return cells, nil
-			}
+		if slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
+			return cells, nil
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"sort"
-	"strings"
 
 	"github.com/cockroachdb/apd/v3"
 
@@ -133,7 +131,7 @@ func (a *axis) rank(v any) uint32 {
 }
 
 func (a *axis) rankNumber(d *apd.Decimal) uint32 {
-	i, found := sort.Find(len(a.numbers), func(i int) int { return d.Cmp(a.numbers[i]) })
+	i, found := slices.BinarySearchFunc(a.numbers, d, (*apd.Decimal).Cmp)
 	return rankNumbers + gapOrConstant(i, found)
 }
 
@@ -162,7 +160,7 @@ func (a *axis) rankShort(text string) (rank uint32, ok bool) {
 }
 
 func (a *axis) rankText(s string) uint32 {
-	i, found := sort.Find(len(a.texts), func(i int) int { return strings.Compare(s, a.texts[i]) })
+	i, found := slices.BinarySearch(a.texts, s)
 	return a.rankTexts() + gapOrConstant(i, found)
 }
 

@@ -56,7 +56,7 @@ func (t *ruleCheck) dependentColumns() []bool {
 	for i, c := range t.columns {
 		dependent[i] = c.path == nil
 		for _, other := range t.columns {
-			if len(other.path) != len(c.path) && (startsWith(other.path, c.path) || startsWith(c.path, other.path)) {
+			if startsWith(other.path, c.path) || startsWith(c.path, other.path) {
 				dependent[i] = true
 			}
 		}

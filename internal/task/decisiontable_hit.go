@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"tranche/internal/expression"
@@ -55,7 +56,7 @@ func (e *evaluation) priority() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if best == nil || precedes(order, bestOrder) {
+		if best == nil || slices.Compare(order, bestOrder) < 0 {
 			best, bestOrder = values, order
 		}
 	}
@@ -88,15 +89,6 @@ func indexOf(values []any, v any) int {
 		}
 	}
 	return -1
-}
-
-func precedes(x, y []int) bool {
-	for i := range x {
-		if x[i] != y[i] {
-			return x[i] < y[i]
-		}
-	}
-	return false
 }
 
 // collect gives all hits in the order of the rules, or one object in which

@@ -21,7 +21,7 @@ import (
 
 // retryAfterMax bounds what a service may ask for; an execution that waits
 // longer has met its time limit before.
-const retryAfterMax = 30 * 24 * time.Hour
+const retryAfterMax = workflow.TimeoutAsyncMax
 
 // retryAfter reads a Retry-After header, seconds or a date (RFC 9110, section
 // 10.2.3). A date is taken relative to the answer's own Date, so that the two

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tranche/internal/egress"
@@ -213,10 +214,7 @@ func scalarText(v any) (string, error) {
 	case json.Number:
 		return v.String(), nil
 	case bool:
-		if v {
-			return "true", nil
-		}
-		return "false", nil
+		return strconv.FormatBool(v), nil
 	}
 	return "", errNotText
 }

@@ -14,7 +14,7 @@ import (
 
 // Limits and defaults of what every task's config may have.
 const (
-	taskTimeoutMax      = 30 * 24 * time.Hour
+	taskTimeoutMax      = TimeoutAsyncMax
 	retryAttemptsMax    = 20
 	retryDelayMax       = 24 * time.Hour
 	retryFactorMax      = 10

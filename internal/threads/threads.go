@@ -1,5 +1,6 @@
 // Package threads has Go run on one thread while a process does one thing at a time,
-// and on more otherwise. It must not know what the things are.
+// and on more otherwise; with the one, who waits for an answer stays awake. It must not
+// know what the things are.
 package threads
 
 import (

@@ -35,6 +35,12 @@ func sockets(t *testing.T, of *Threads) (reader *awake, writer net.Conn) {
 	return reader, writer
 }
 
+// looks has the reader look when it reads next.
+func (c *awake) looks() {
+	c.isQuick.Store(true)
+	c.sent.Store(int64(time.Since(c.opened)))
+}
+
 func TestWhoLooksReadsWhatComesInTime(t *testing.T) {
 	t.Parallel()
 	reader, writer := sockets(t, alone())
@@ -53,19 +59,68 @@ func TestAReaderLooksOnlyAfterAQuickAnswer(t *testing.T) {
 	t.Parallel()
 	reader, writer := sockets(t, alone())
 	text := make([]byte, 1)
+	answer := func(after time.Duration) {
+		_, err := reader.Write([]byte("?"))
+		require.NoError(t, err)
+		time.AfterFunc(after, func() { _, _ = writer.Write([]byte("!")) })
+		_, err = io.ReadFull(reader, text)
+		require.NoError(t, err)
+	}
 	require.Eventually(t, func() bool { // the machine may stand still meanwhile
-		_, err := writer.Write([]byte("q"))
+		answer(0)
+		return reader.isQuick.Load()
+	}, 10*time.Second, time.Millisecond)
+	answer(4 * awakeTime)
+	require.False(t, reader.isQuick.Load())
+}
+
+func TestWhatComesUnaskedIsNotLookedFor(t *testing.T) {
+	t.Parallel()
+	reader, writer := sockets(t, alone())
+	text := make([]byte, 1)
+	receive := func() {
+		_, err := writer.Write([]byte("n"))
 		require.NoError(t, err)
 		_, err = io.ReadFull(reader, text)
 		require.NoError(t, err)
-		return reader.isQuick.Load()
-	}, 10*time.Second, time.Millisecond)
+	}
+	receive()
+	require.False(t, reader.isQuick.Load(), "nothing was sent before it")
 
-	time.AfterFunc(4*awakeTime, func() { _, _ = writer.Write([]byte("s")) })
-	_, err := io.ReadFull(reader, text)
+	_, err := reader.Write([]byte("?"))
 	require.NoError(t, err)
-	require.Equal(t, "s", string(text))
-	require.False(t, reader.isQuick.Load())
+	require.NotZero(t, reader.sent.Load())
+	receive()
+	require.Zero(t, reader.sent.Load(), "it has come, and what comes next is of its own accord")
+}
+
+func TestConnectionsOfAListenerAreAwake(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	conn, err := alone().Listener(listener).Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	served, isAwake := conn.(*awake)
+	require.True(t, isAwake)
+
+	require.NoError(t, served.CloseWrite())
+	_, err = client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	_, err = client.Write([]byte("the rest"))
+	require.NoError(t, err)
+	rest := make([]byte, 8)
+	_, err = io.ReadFull(conn, rest)
+	require.NoError(t, err)
+	require.Equal(t, "the rest", string(rest))
+
+	require.NoError(t, listener.Close())
+	_, err = alone().Listener(listener).Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
 }
 
 func TestAReaderThatLooksKnowsEndsAndDeadlines(t *testing.T) {
@@ -73,18 +128,18 @@ func TestAReaderThatLooksKnowsEndsAndDeadlines(t *testing.T) {
 	reader, writer := sockets(t, alone())
 	text := make([]byte, 1)
 
-	reader.isQuick.Store(true)
+	reader.looks()
 	require.NoError(t, reader.SetReadDeadline(time.Now().Add(-time.Second)))
 	_, err := reader.Read(text)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, reader.SetReadDeadline(time.Time{}))
 
-	reader.isQuick.Store(true)
+	reader.looks()
 	require.NoError(t, writer.Close())
 	_, err = reader.Read(text)
 	require.ErrorIs(t, err, io.EOF)
 
-	reader.isQuick.Store(true)
+	reader.looks()
 	require.NoError(t, reader.Close())
 	_, err = reader.Read(text)
 	require.ErrorIs(t, err, net.ErrClosed)

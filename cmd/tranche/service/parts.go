@@ -75,6 +75,7 @@ func (s *Service) assemble() error {
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
 	p.egress.Report(s.config.Clock, s.metrics.Call)
+	p.egress.ReadThrough(s.threads.Awake)
 	secrets := secret.New(s.pools.API, s.config.Keys)
 	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{
 		HTTP: p.egress, Log: s.config.Log, RevealSecret: revealer(secrets),

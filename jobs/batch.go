@@ -5,10 +5,12 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// BatchPreProcessing reads the sources of a batch and records its items.
+// BatchPreProcessing reads the sources of a batch for an attempt of it and records
+// its items.
 type BatchPreProcessing struct {
 	TenantID uuid.UUID `json:"tenant_id"`
 	BatchID  uuid.UUID `json:"batch_id"`
+	Attempt  int32     `json:"attempt"` // from 1; 0, of an earlier build: any
 }
 
 // Kind names the job.

@@ -5,7 +5,7 @@
 -- name: BatchItemsInsert :execrows
 -- Records items together with the progress: those with a status as executions,
 -- the failed ones with their result, those of the chunk to wait in it. No row:
--- another process was first.
+-- another process was first, or the batch is at another attempt.
 WITH batch AS (
     UPDATE execution_batches b SET
         items_read = b.items_read + @item_count::integer,
@@ -14,7 +14,7 @@ WITH batch AS (
         validated_items = b.validated_items + @validated::integer,
         input_columns = @input_columns::text[],
         updated_at = now()
-    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'pre_processing' AND b.items_read = @first_item::integer
+    WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'pre_processing' AND b.attempt = @attempt AND b.items_read = @first_item::integer
     RETURNING b.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
 ), item AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@indexes::integer[]) AS item_index, unnest(@row_numbers::integer[]) AS row_number,

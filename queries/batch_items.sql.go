@@ -732,31 +732,31 @@ WITH batch AS (
         validated_items = b.validated_items + $3::integer,
         input_columns = $4::text[],
         updated_at = now()
-    WHERE b.tenant_id = $5 AND b.id = $6 AND b.status = 'pre_processing' AND b.items_read = $7::integer
+    WHERE b.tenant_id = $5 AND b.id = $6 AND b.status = 'pre_processing' AND b.attempt = $7 AND b.items_read = $8::integer
     RETURNING b.id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, b.principal_id, b.is_test
 ), item AS (
-    SELECT unnest($8::uuid[]) AS id, unnest($9::integer[]) AS item_index, unnest($10::integer[]) AS row_number,
-        unnest($11::text[]) AS file_name, unnest($12::text[]) AS borrower_id,
-        unnest($13::text[]) AS input, unnest($14::text[]) AS result
+    SELECT unnest($9::uuid[]) AS id, unnest($10::integer[]) AS item_index, unnest($11::integer[]) AS row_number,
+        unnest($12::text[]) AS file_name, unnest($13::text[]) AS borrower_id,
+        unnest($14::text[]) AS input, unnest($15::text[]) AS result
 ), execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id, borrower_id,
         is_test, batch_id, item_index, row_number, source_file_name, status, status_code, created_at, completed_at)
-    SELECT item.id, batch.tenant_id, batch.workflow_id, batch.workflow_alias, batch.workflow_version, NULLIF($15::text, ''),
+    SELECT item.id, batch.tenant_id, batch.workflow_id, batch.workflow_alias, batch.workflow_version, NULLIF($16::text, ''),
         batch.principal_id, NULLIF(item.borrower_id, ''), batch.is_test, batch.id, item.item_index,
         NULLIF(item.row_number, 0), NULLIF(item.file_name, ''),
         CASE item.result WHEN '' THEN 'pending' ELSE 'failed' END,
-        CASE item.result WHEN '' THEN NULL ELSE $16::integer END,
-        $17::timestamptz,
-        CASE item.result WHEN '' THEN NULL ELSE $17::timestamptz END
+        CASE item.result WHEN '' THEN NULL ELSE $17::integer END,
+        $18::timestamptz,
+        CASE item.result WHEN '' THEN NULL ELSE $18::timestamptz END
     FROM batch, item
 ), payload AS (
     INSERT INTO execution_payloads (execution_id, tenant_id, input, result)
     SELECT item.id, batch.tenant_id, item.input::json, NULLIF(item.result, '')::json FROM batch, item
 ), chunk AS (
     INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs)
-    SELECT batch.tenant_id, batch.id, $7, $18::integer[], $19::integer[],
-        $20::text[], $21::text[]
-    FROM batch WHERE cardinality($18::integer[]) > 0
+    SELECT batch.tenant_id, batch.id, $8, $19::integer[], $20::integer[],
+        $21::text[], $22::text[]
+    FROM batch WHERE cardinality($19::integer[]) > 0
 )
 SELECT FROM batch
 `
@@ -768,6 +768,7 @@ type BatchItemsInsertParams struct {
 	InputColumns     []string
 	TenantID         uuid.UUID
 	BatchID          uuid.UUID
+	Attempt          int32
 	FirstItem        int32
 	Ids              []uuid.UUID
 	Indexes          []int32
@@ -790,7 +791,7 @@ type BatchItemsInsertParams struct {
 // it has no statistics yet, reads the index of all of the tenant's executions too.
 // Records items together with the progress: those with a status as executions,
 // the failed ones with their result, those of the chunk to wait in it. No row:
-// another process was first.
+// another process was first, or the batch is at another attempt.
 func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemsInsert,
 		arg.ItemCount,
@@ -799,6 +800,7 @@ func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsI
 		arg.InputColumns,
 		arg.TenantID,
 		arg.BatchID,
+		arg.Attempt,
 		arg.FirstItem,
 		arg.Ids,
 		arg.Indexes,

@@ -52,7 +52,7 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 			return err
 		}},
 		"insert items": {[]string{"pre_processing"}, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchItemsInsert(t.Context(), tx, queries.BatchItemsInsertParams{TenantID: tenantID, BatchID: id, ItemCount: 1, CreatedAt: now, InputColumns: []string{}})
+			_, err := q.BatchItemsInsert(t.Context(), tx, queries.BatchItemsInsertParams{TenantID: tenantID, BatchID: id, Attempt: 1, ItemCount: 1, CreatedAt: now, InputColumns: []string{}})
 			return err
 		}},
 		"end pre-processing": {[]string{"pre_processing"}, whenever, func(tx pgx.Tx) error {

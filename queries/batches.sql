@@ -52,18 +52,20 @@ SELECT count(*) FROM (
 ) AS matching;
 
 -- name: BatchPreProcessingBegin :one
--- Begins to read the sources of a batch, or goes on with it after a crash. No
--- row: it is past that stage.
+-- Begins to read the sources of a batch, or goes on with it after a crash, for the
+-- given attempt (0: for any). No row: the batch, or that attempt, is past that stage.
 UPDATE execution_batches SET status = 'pre_processing', updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('pending', 'pre_processing')
-RETURNING workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns;
+  AND (@attempt::integer = 0 OR attempt = @attempt)
+RETURNING attempt, workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns;
 
 -- name: BatchPreProcessingEnd :execrows
+-- No row: the batch, or the given attempt (0: any), is past that stage.
 UPDATE execution_batches b SET status = @status, pre_processing_result = @result, updated_at = now(),
     fed_until = CASE WHEN EXISTS (
         SELECT FROM executions e WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE @status::text WHEN 'pre_processing_failed' THEN now() END
-WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'pre_processing';
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'pre_processing' AND (@attempt::integer = 0 OR b.attempt = @attempt);
 
 -- name: BatchProgressGetForUpdate :one
 SELECT status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, items_enqueued, items_total, items_completed, items_failed, validated_items

@@ -581,15 +581,18 @@ func (q *Queries) BatchPostProcessingFail(ctx context.Context, db DBTX, arg Batc
 const batchPreProcessingBegin = `-- name: BatchPreProcessingBegin :one
 UPDATE execution_batches SET status = 'pre_processing', updated_at = now()
 WHERE tenant_id = $1 AND id = $2 AND status IN ('pending', 'pre_processing')
-RETURNING workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns
+  AND ($3::integer = 0 OR attempt = $3)
+RETURNING attempt, workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns
 `
 
 type BatchPreProcessingBeginParams struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
+	Attempt  int32
 }
 
 type BatchPreProcessingBeginRow struct {
+	Attempt          int32
 	WorkflowID       uuid.UUID
 	Items            []byte
 	RawPackageID     *uuid.UUID
@@ -598,12 +601,13 @@ type BatchPreProcessingBeginRow struct {
 	InputColumns     []string
 }
 
-// Begins to read the sources of a batch, or goes on with it after a crash. No
-// row: it is past that stage.
+// Begins to read the sources of a batch, or goes on with it after a crash, for the
+// given attempt (0: for any). No row: the batch, or that attempt, is past that stage.
 func (q *Queries) BatchPreProcessingBegin(ctx context.Context, db DBTX, arg BatchPreProcessingBeginParams) (BatchPreProcessingBeginRow, error) {
-	row := db.QueryRow(ctx, batchPreProcessingBegin, arg.TenantID, arg.ID)
+	row := db.QueryRow(ctx, batchPreProcessingBegin, arg.TenantID, arg.ID, arg.Attempt)
 	var i BatchPreProcessingBeginRow
 	err := row.Scan(
+		&i.Attempt,
 		&i.WorkflowID,
 		&i.Items,
 		&i.RawPackageID,
@@ -619,7 +623,7 @@ UPDATE execution_batches b SET status = $1, pre_processing_result = $2, updated_
     fed_until = CASE WHEN EXISTS (
         SELECT FROM executions e WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
     completed_at = CASE $1::text WHEN 'pre_processing_failed' THEN now() END
-WHERE b.tenant_id = $3 AND b.id = $4 AND b.status = 'pre_processing'
+WHERE b.tenant_id = $3 AND b.id = $4 AND b.status = 'pre_processing' AND ($5::integer = 0 OR b.attempt = $5)
 `
 
 type BatchPreProcessingEndParams struct {
@@ -627,14 +631,17 @@ type BatchPreProcessingEndParams struct {
 	Result   string
 	TenantID uuid.UUID
 	ID       uuid.UUID
+	Attempt  int32
 }
 
+// No row: the batch, or the given attempt (0: any), is past that stage.
 func (q *Queries) BatchPreProcessingEnd(ctx context.Context, db DBTX, arg BatchPreProcessingEndParams) (int64, error) {
 	result, err := db.Exec(ctx, batchPreProcessingEnd,
 		arg.Status,
 		arg.Result,
 		arg.TenantID,
 		arg.ID,
+		arg.Attempt,
 	)
 	if err != nil {
 		return 0, err

@@ -41,7 +41,7 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	id := start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.csv", file.String())}})
 	b, counter := counted(t, s, c, tenant, id)
 	cost := counter.Of(func() {
-		require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+		require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 		for runs := b.newRuns(t); len(runs) > 0; runs = b.newRuns(t) {
 			for _, run := range runs {
 				_, err := b.batches.RunItems(t.Context(), run)
@@ -82,7 +82,7 @@ func TestBudgetOfItemsWithEffects(t *testing.T) {
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "GET", o.URL)+`], "edges": []}`)
 	const items = 500 // fewer than run at a time
 	b, counter := counted(t, s, c, tenant, start(t, c, "bureau", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	o.gate = make(chan struct{})
 	cost := counter.Of(func() {
 		var group sync.WaitGroup

@@ -62,7 +62,7 @@ func newCalling(t *testing.T, isRecorded bool) *calling {
 		"tasks": [`+strings.Replace(request("first", "GET", o.URL), "?", "?at={{ "+at+" }}&", 1)+`, `+request("last", "POST", o.URL)+`],
 		"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
 	b := &calling{target: o, isRecorded: isRecorded, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(callingItems)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 4, "chunks")
 	b.live(t)

@@ -30,7 +30,7 @@ func oneCall(t *testing.T, items int) *calling {
 	o := newTarget(t)
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "POST", o.URL)+`], "edges": []}`)
 	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(items)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 1, "chunks")
 	return b
@@ -351,7 +351,7 @@ func TestItemsThatArePutOff(t *testing.T) {
 			publish(t, c, `{"name": "Down", "alias": "down", "inputSchema": {"type": "object"}, "tasks": [`+tasks+`], "edges": [`+edges+`]}`)
 			const items = 10
 			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 			b.runs = b.newRuns(t)
 			down := func() bool {
 				_, err := b.batches.RunItems(t.Context(), b.runs[0])
@@ -423,7 +423,7 @@ func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
 				"tasks": [`+strings.Replace(request("score", "POST", "http://"+address), "?", "?at={{ now() }}&", 1)+`], "edges": []}`)
 			const items = 10
 			b := &calling{stages: stagesOf(t, s, c, tenant.ID, start(t, c, "away", ids(many(items)...)))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 			b.runs = b.newRuns(t)
 			b.live(t)
 			if name == "wait" {

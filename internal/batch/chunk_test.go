@@ -18,7 +18,7 @@ func TestChunksAreCancelledAndRetried(t *testing.T) {
 	const items, valid = 7000, 2000 // of seven items two are valid
 	s := newStages(t, items)
 	at := "/v1/execution-batches/" + s.id.String()
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
 	require.Equal(t, valid, s.count(t, "SELECT sum(cardinality(item_indexes)) FROM batch_chunks"))
 	runs := s.newRuns(t)
 	run := func() {
@@ -74,7 +74,7 @@ func TestChunksAreFedAgainAfterAPause(t *testing.T) {
 	const items, valid = 7000, 2000
 	s := newStages(t, items)
 	at := "/v1/execution-batches/" + s.id.String()
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
 	before := s.newRuns(t)
 	s.caller.Post(t, at+"/pause", nil).Expect(http.StatusOK)
 	_, err := s.batches.RunItems(t.Context(), before[0])

@@ -64,7 +64,7 @@ func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
 		"tasks": [{"id": "score", "type": "http-request", "config": {"method": "POST", "url": "http://%s/", "retry": {"maxAttempts": 1}}}], "edges": []}`, address))
 	const items = 10
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	runs := b.newRuns(t)
 	require.Len(t, runs, 1, "the items share a chunk")
 	run := func() (waiting []jobs.BatchItemRun) {

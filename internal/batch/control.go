@@ -43,7 +43,8 @@ func (s *Service) Resume(ctx context.Context, tenantID, id uuid.UUID) error {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		// What ends just now is to have ended when BatchResume counts what runs: a
 		// statement sees what was committed when it began, however long it waits.
-		if _, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: id}); err != nil {
+		paused, err := s.q.BatchGetForUpdate(ctx, tx, queries.BatchGetForUpdateParams{TenantID: tenantID, ID: id})
+		if err != nil {
 			return err
 		}
 		row, err := s.q.BatchResume(ctx, tx, queries.BatchResumeParams{TenantID: tenantID, ID: id})
@@ -60,7 +61,7 @@ func (s *Service) Resume(ctx context.Context, tenantID, id uuid.UUID) error {
 		case p.status == StatusProcessing:
 			return s.feed(ctx, tx, tenantID, id, plan, p)
 		default:
-			job = jobs.BatchPreProcessing{TenantID: tenantID, BatchID: id}
+			job = jobs.BatchPreProcessing{TenantID: tenantID, BatchID: id, Attempt: paused.Attempt}
 		}
 		_, err = s.Jobs.InsertTx(ctx, tx, job, nil)
 		return err

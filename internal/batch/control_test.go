@@ -374,7 +374,7 @@ func TestPauseInEveryPhase(t *testing.T) {
 		require.Equal(t, status, s.caller.Post(t, at+"/"+name, nil).Expect(http.StatusOK).Text("status"))
 	}
 	step := func(stage func() error) { t.Helper(); require.NoError(t, stage()) }
-	pre := func() error { return s.batches.PreProcess(t.Context(), s.tenantID, s.id) }
+	pre := func() error { return s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1) }
 	post := func() error { return s.batches.PostProcess(t.Context(), s.tenantID, s.id) }
 
 	verb("pause", "paused")

@@ -147,12 +147,12 @@ func TestStagesGoOnAfterCrashes(t *testing.T) {
 	t.Parallel()
 	const items = 3_432
 	s := newStages(t, items)
-	crashes := crashing(t, func(ctx context.Context) error { return s.batches.PreProcess(ctx, s.tenantID, s.id) })
+	crashes := crashing(t, func(ctx context.Context) error { return s.batches.PreProcess(ctx, s.tenantID, s.id, 1) })
 	t.Logf("pre-processing was cut off %d times", crashes)
 	r := s.record(t)
 	require.Equal(t, "processing", r.Status)
 	require.Equal(t, items, r.State.Summary.Total)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id), "once more")
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "once more")
 
 	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
 		for _, run := range runs {
@@ -191,10 +191,10 @@ func TestItemsAreCountedOnce(t *testing.T) {
 	s := newStages(t, items)
 	var group sync.WaitGroup
 	for range 3 { // one gets through, the others may be told that another is recording
-		group.Go(func() { _ = s.batches.PreProcess(t.Context(), s.tenantID, s.id) })
+		group.Go(func() { _ = s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1) })
 	}
 	group.Wait()
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
 	require.Equal(t, items, s.record(t).State.Summary.Total)
 
 	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
@@ -229,40 +229,42 @@ func TestItemsAreCountedOnce(t *testing.T) {
 func TestStagesCanBeGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 10)
-	giveUp := func(fail func(context.Context, uuid.UUID, uuid.UUID) (bool, error)) bool {
+	failPost := func() bool {
 		t.Helper()
-		hasFailed, err := fail(t.Context(), s.tenantID, s.id)
+		hasFailed, err := s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id)
 		require.NoError(t, err)
 		return hasFailed
 	}
-	require.False(t, giveUp(s.batches.FailPostProcessing), "not there yet")
-	require.False(t, giveUp(s.batches.FailPreProcessing))
+	require.False(t, failPost(), "not there yet")
+	require.False(t, s.givesUp(t, 1))
 	require.Equal(t, "pending", s.record(t).Status)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
 	for _, run := range s.newRuns(t) {
 		_, err := s.batches.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
-	require.False(t, giveUp(s.batches.FailPreProcessing), "past that")
+	require.False(t, s.givesUp(t, 1), "past that")
 	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_payloads SET result = '[]'")
 	require.NoError(t, err)
 	require.Error(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
-	require.True(t, giveUp(s.batches.FailPostProcessing))
+	require.True(t, failPost())
 	require.Equal(t, "post_processing_failed", s.record(t).Status)
 	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "a batch that is given up is left alone")
 
 	s = newStages(t, 10)
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (batch_id IS NULL)")
 	require.NoError(t, err)
-	require.Error(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
-	require.True(t, giveUp(s.batches.FailPreProcessing))
+	require.Error(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
+	require.True(t, s.givesUp(t, 1))
 	r := s.record(t)
 	require.Equal(t, "pre_processing_failed", r.Status)
 	require.Equal(t, "failed: an unexpected error occurred", r.Outputs.Pre.Result)
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions DROP CONSTRAINT refused")
 	require.NoError(t, err)
 	s.caller.Post(t, "/v1/execution-batches/"+s.id.String()+"/retry", map[string]any{"retryMode": "pre_processing"}).Expect(http.StatusAccepted)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "the attempt before")
+	require.Equal(t, "pending", s.record(t).Status)
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 2))
 	require.Equal(t, 10, s.record(t).State.Summary.Total)
 }
 
@@ -299,7 +301,10 @@ func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
 	away := stagesOf(t, &onItsOwn, b.caller, b.tenantID, b.id.String())
 	onItsOwn.Pool.Close()
 	for name, stage := range map[string]func(ctx context.Context, tenantID, batchID uuid.UUID) error{
-		"pre-processing": away.batches.PreProcess, "retry": away.batches.RetryItems, "post-processing": away.batches.PostProcess,
+		"pre-processing": func(ctx context.Context, tenantID, batchID uuid.UUID) error {
+			return away.batches.PreProcess(ctx, tenantID, batchID, 1)
+		},
+		"retry": away.batches.RetryItems, "post-processing": away.batches.PostProcess,
 		"cancellation": func(ctx context.Context, tenantID, batchID uuid.UUID) error {
 			_, err := away.batches.CancelItems(ctx, tenantID, batchID)
 			return err
@@ -319,7 +324,7 @@ func TestWhoIsOvertakenReadsOn(t *testing.T) {
 	var group sync.WaitGroup
 	for _, process := range []*stages{b, other} {
 		group.Go(func() {
-			assert.NoError(t, process.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			assert.NoError(t, process.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 			assert.Equal(t, items, b.count(t, "SELECT items_read FROM execution_batches WHERE status = 'processing'"))
 		})
 	}

@@ -30,7 +30,7 @@ func newDrafting(t *testing.T, s *apitest.Service, definition string, body func(
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, definition)
 	d := &drafting{stages: stagesOf(t, s, c, tenant.ID, start(t, c, "drafted", body(c)))}
-	require.NoError(t, d.batches.PreProcess(t.Context(), d.tenantID, d.id))
+	require.NoError(t, d.batches.PreProcess(t.Context(), d.tenantID, d.id, 1))
 	d.runs = d.newRuns(t)
 	return d
 }

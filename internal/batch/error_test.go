@@ -34,7 +34,7 @@ func TestItemsGoOnAfterErrors(t *testing.T) {
 				"tasks": [`+request("first", "GET", o.URL)+`, `+strings.ReplaceAll(broken.last, "%s", o.URL)+`],
 				"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
 			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "break", ids("A")))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 			runs := b.newRuns(t)
 			require.Len(t, runs, 1)
 			b.live(t)

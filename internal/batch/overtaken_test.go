@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -14,22 +15,30 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/jobs"
+	"tranche/queries"
 )
 
 // overtake has do wait for a change that was on its way when its process died, and that
 // is committed after do has read what it changes.
 func (s *stages) overtake(t *testing.T, do func() error, change string, args ...any) {
 	t.Helper()
+	s.stall(t, do, func() {}, change, args...)
+}
+
+// stall has do wait for what a statement locks, until meanwhile is done.
+func (s *stages) stall(t *testing.T, do func() error, meanwhile func(), lock string, args ...any) {
+	t.Helper()
 	tx, err := s.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), change, args...)
+	_, err = tx.Exec(t.Context(), lock, args...)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	require.Eventually(t, func() bool {
 		return s.count(t, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid))", tx.Conn().PgConn().PID())) == 1
 	}, waitMax, tick)
+	meanwhile()
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-done)
 }
@@ -61,7 +70,7 @@ func TestChunkIsNotLeftToTheDead(t *testing.T) {
 					inputs[i] = map[string]any{"n": i, "text": strings.Repeat("x", textBytes)}
 				}
 				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"workflowInput": map[string]any{"items": inputs}}))
-				require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+				require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 				runs := b.newRuns(t)
 				require.Len(t, runs, 1)
 				var holding execution.Holding
@@ -106,4 +115,57 @@ func TestOutputIsNotLeftToTheDead(t *testing.T) {
 	r := d.record(t)
 	require.Equal(t, string(batch.StatusComplete), r.Status)
 	require.Len(t, table(t, files(t, d.caller, *r.Outputs.Post.PackageID)["results.csv"]), draftedItems)
+}
+
+// Whoever reads for an attempt that was given up while it slept leaves the attempt after
+// it alone, whatever it comes upon. One of an earlier build, whose job names no attempt,
+// goes on with that attempt.
+func TestBatchIsReadForItsAttempt(t *testing.T) {
+	t.Parallel()
+	for name, old := range map[string]string{
+		"items":         `[{"id": "old"}]`,
+		"refused items": `[{"id": 1}]`,
+		"a fault":       `[{`,
+	} {
+		for _, attempt := range []int32{1, 0} {
+			t.Run(fmt.Sprintf("%s, attempt %d", name, attempt), func(t *testing.T) {
+				t.Parallel()
+				s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+				tenant := s.Tenant(t)
+				c := tenant.As(t, identity.RoleAdmin)
+				publish(t, c, `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}},
+					"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"a": "{{ input.id }}"}}}]}`)
+				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.json", old)}}))
+				b.stall(t, func() error { return b.batches.PreProcess(t.Context(), b.tenantID, b.id, attempt) }, func() {
+					require.True(t, b.givesUp(t, 1))
+					again := ids("new")
+					again["retryMode"], again["usePreviousInputs"] = "pre_processing", false
+					retry(t, c, b.id.String(), again)
+					_, err := queries.New().BatchPreProcessingBegin(t.Context(), s.Pool, queries.BatchPreProcessingBeginParams{TenantID: b.tenantID, ID: b.id, Attempt: 2})
+					require.NoError(t, err)
+				}, "LOCK TABLE attachment_chunks")
+				if attempt == 1 {
+					require.Equal(t, "pre_processing", b.record(t).Status)
+					require.Zero(t, b.record(t).State.Summary.Total)
+					require.False(t, b.givesUp(t, 1))
+					at := "/v1/execution-batches/" + b.id.String()
+					c.Post(t, at+"/pause", nil).Expect(http.StatusOK)
+					c.Post(t, at+"/resume", nil).Expect(http.StatusOK)
+					require.Equal(t, 2, b.count(t, "SELECT count(*) FROM river.river_job WHERE args -> 'attempt' = '2'"), "the retry's and the resumption's")
+					require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 2))
+				}
+				require.Equal(t, "processing", b.record(t).Status)
+				require.Equal(t, 1, b.record(t).State.Summary.Total)
+				require.Equal(t, 1, b.count(t, `SELECT count(*) FROM batch_chunks WHERE inputs = '{"{\"id\":\"new\"}"}'`))
+			})
+		}
+	}
+}
+
+// givesUp gives the reading of the batch up, as the job of an attempt does.
+func (s *stages) givesUp(t *testing.T, attempt int32) bool {
+	t.Helper()
+	gaveUp, err := s.batches.FailPreProcessing(t.Context(), s.tenantID, s.id, attempt)
+	require.NoError(t, err)
+	return gaveUp
 }

@@ -19,7 +19,7 @@ func TestWaitingRangesDoNotBegin(t *testing.T) {
 		t.Skip("no range waits on this machine")
 	}
 	s := newStages(t, 3500*window) // of seven items two are valid, of which a range has a thousand
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
 	runs := s.newRuns(t)
 	require.Greater(t, len(runs), most)
 	tx, err := s.Pool.Begin(t.Context())

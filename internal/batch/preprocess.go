@@ -26,8 +26,8 @@ const (
 	resultFailed         = "failed: "
 )
 
-// errOvertaken says that the batch was paused or cancelled, or that another
-// process is ahead with this stage.
+// errOvertaken says that the batch was paused, cancelled or retried, or that
+// another process is ahead with this stage.
 var errOvertaken = errors.New("the stage is not this process' any more")
 
 // openSource opens a source of items. Faults of a file are *itemfile.Error.
@@ -35,20 +35,20 @@ type openSource func() (itemfile.Reader, error)
 
 // PreProcess reads the sources of a batch and records its items in chunks, each
 // with its progress, so that after a crash it goes on with the next chunk. Then
-// it feeds the first items to the workers. A batch that is past this stage or
-// paused is left alone.
-func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
+// it feeds the first items to the workers. A batch that is past this stage, paused
+// or at another attempt is left alone; attempt 0 is any.
+func (s *Service) PreProcess(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32) error {
 	for {
 		// Who is ahead may have been cut off while its commit was on its way, or be one
 		// that was taken for dead and dies: this one goes on after it.
-		if err := s.preProcess(ctx, tenantID, batchID); !errors.Is(err, errOvertaken) {
+		if err := s.preProcess(ctx, tenantID, batchID, attempt); !errors.Is(err, errOvertaken) {
 			return postgres.Translate(err)
 		}
 	}
 }
 
-func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) error {
-	row, err := s.q.BatchPreProcessingBegin(ctx, s.Pool, queries.BatchPreProcessingBeginParams{TenantID: tenantID, ID: batchID})
+func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32) error {
+	row, err := s.q.BatchPreProcessingBegin(ctx, s.Pool, queries.BatchPreProcessingBeginParams{TenantID: tenantID, ID: batchID, Attempt: attempt})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.process(ctx, tenantID, batchID)
 	}
@@ -65,12 +65,12 @@ func (s *Service) preProcess(ctx context.Context, tenantID, batchID uuid.UUID) e
 	}
 	err = s.record(ctx, tenantID, batchID, &row, w, plan, sources)
 	if broken, ok := errors.AsType[*itemfile.Error](err); ok {
-		return s.failPreProcessing(ctx, tenantID, batchID, broken.Error())
+		return s.failPreProcessing(ctx, tenantID, batchID, row.Attempt, broken.Error())
 	}
 	if err != nil {
 		return fmt.Errorf("record the items of batch %s: %w", batchID, err)
 	}
-	if err := s.endPreProcessing(ctx, tenantID, batchID); err != nil {
+	if err := s.endPreProcessing(ctx, tenantID, batchID, row.Attempt); err != nil {
 		return err
 	}
 	return s.process(ctx, tenantID, batchID)
@@ -111,7 +111,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 	})
 	goSafely(group, func() error {
 		for chunk := range chunks {
-			chunk.TenantID, chunk.BatchID, chunk.WorkflowType = tenantID, batchID, w.Type
+			chunk.TenantID, chunk.BatchID, chunk.Attempt, chunk.WorkflowType = tenantID, batchID, row.Attempt, w.Type
 			rows, err := s.q.BatchItemsInsert(ctx, s.Pool, *chunk)
 			if err != nil {
 				return fmt.Errorf("insert items from %d on: %w", chunk.FirstItem, err)
@@ -128,7 +128,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 
 // endPreProcessing says what the items are worth; without a valid one the
 // batch ends here.
-func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID) error {
+func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		p, err := s.q.BatchProgressGetForUpdate(ctx, tx, queries.BatchProgressGetForUpdateParams{TenantID: tenantID, ID: batchID})
 		if err != nil {
@@ -147,15 +147,15 @@ func (s *Service) endPreProcessing(ctx context.Context, tenantID, batchID uuid.U
 		case p.ValidatedItems < p.ItemsTotal:
 			result = resultPartiallyValid
 		}
-		return s.setPreProcessed(ctx, tx, tenantID, batchID, status, result)
+		return s.setPreProcessed(ctx, tx, tenantID, batchID, attempt, status, result)
 	})
 }
 
 // failPreProcessing ends a batch whose items cannot be read or recorded. Nothing of
 // it has run, and none of its items stays behind.
-func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, reason string) error {
+func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32, reason string) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, StatusPreProcessingFailed, resultFailed+reason); err != nil {
+		if err := s.setPreProcessed(ctx, tx, tenantID, batchID, attempt, StatusPreProcessingFailed, resultFailed+reason); err != nil {
 			return err
 		}
 		if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: batchID}); err != nil {
@@ -166,9 +166,10 @@ func (s *Service) failPreProcessing(ctx context.Context, tenantID, batchID uuid.
 }
 
 // FailPreProcessing gives up a batch whose items cannot be recorded, and reports
-// whether it did: a batch in another status is left alone.
-func (s *Service) FailPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID) (bool, error) {
-	err := s.failPreProcessing(ctx, tenantID, batchID, "an unexpected error occurred")
+// whether it did: a batch in another status or at another attempt (0: any) is left
+// alone.
+func (s *Service) FailPreProcessing(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32) (bool, error) {
+	err := s.failPreProcessing(ctx, tenantID, batchID, attempt, "an unexpected error occurred")
 	if errors.Is(err, errOvertaken) {
 		return false, nil
 	}
@@ -178,9 +179,9 @@ func (s *Service) FailPreProcessing(ctx context.Context, tenantID, batchID uuid.
 	return true, nil
 }
 
-func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, status Status, result string) error {
+func (s *Service) setPreProcessed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID, attempt int32, status Status, result string) error {
 	rows, err := s.q.BatchPreProcessingEnd(ctx, tx, queries.BatchPreProcessingEndParams{
-		TenantID: tenantID, ID: batchID, Status: string(status), Result: result,
+		TenantID: tenantID, ID: batchID, Attempt: attempt, Status: string(status), Result: result,
 	})
 	if err != nil {
 		return fmt.Errorf("end the pre-processing of batch %s: %w", batchID, err)

@@ -107,12 +107,13 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		// It would call itself complete without the items that were not read.
 		return nil, fault.New(fault.Conflict, "the batch was cancelled before all of its items were read, so it can not be retried: start it anew")
 	}
-	retried := &Retried{Attempt: int(row.Attempt) + 1, Status: StatusProcessing}
+	attempt := row.Attempt + 1
+	retried := &Retried{Attempt: int(attempt), Status: StatusProcessing}
 	var job river.JobArgs = jobs.BatchItemRetry{TenantID: r.TenantID, BatchID: r.ID}
 	params := queries.BatchRetryParams{TenantID: r.TenantID, ID: r.ID}
 	switch r.Mode {
 	case RetryPreProcessing:
-		retried.Status, job = StatusPending, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: r.ID}
+		retried.Status, job = StatusPending, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: r.ID, Attempt: attempt}
 		err = s.startOver(ctx, tx, r)
 	case RetryPostProcessing:
 		retried.Status, job = StatusPostProcessing, jobs.BatchPostProcessing{TenantID: r.TenantID, BatchID: r.ID}

@@ -41,7 +41,7 @@ func TestBatchThatWasNotReadIsNotRetried(t *testing.T) {
 	s := newStages(t, 4_000)
 	_, err := s.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (items_read <= 1500)") // a chunk has at least 1,000
 	require.NoError(t, err)
-	require.ErrorContains(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id), "refused")
+	require.ErrorContains(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "refused")
 	at := "/v1/execution-batches/" + s.id.String()
 	s.caller.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
 	done, err := s.batches.CancelItems(t.Context(), s.tenantID, s.id)
@@ -102,7 +102,7 @@ func TestItemsOfLargeStatesAreRetried(t *testing.T) {
 		}
 		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
 	}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	run()
 	require.Equal(t, [4]int{items + 1, 0, items + 1, 0}, counts(b.record(t)))
 

@@ -57,6 +57,6 @@ func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, id, workflowID uuid.U
 // Begin enqueues the first stage of a batch that RecordTx recorded. To do it
 // twice is harmless.
 func (s *Service) Begin(ctx context.Context, tenantID, id uuid.UUID) error {
-	_, err := s.Jobs.Insert(ctx, jobs.BatchPreProcessing{TenantID: tenantID, BatchID: id}, nil)
+	_, err := s.Jobs.Insert(ctx, jobs.BatchPreProcessing{TenantID: tenantID, BatchID: id, Attempt: firstAttempt}, nil)
 	return err
 }

@@ -39,6 +39,9 @@ type Request struct {
 	Recorded func(ctx context.Context, tx pgx.Tx, started *Started) error
 }
 
+// firstAttempt is the attempt that a batch begins with.
+const firstAttempt = 1
+
 // HasSources reports whether the request names any source of items.
 func (r *Request) HasSources() bool { return len(r.Items)+len(r.Files)+len(r.Packages) > 0 }
 
@@ -90,7 +93,7 @@ func (s *Service) tryStart(ctx context.Context, r Request) (*Started, error) {
 			return err
 		}
 		started.RawPackageID = params.RawPackageID
-		if _, err := s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id}, nil); err != nil || r.Recorded == nil {
+		if _, err := s.Jobs.InsertTx(ctx, tx, jobs.BatchPreProcessing{TenantID: r.TenantID, BatchID: id, Attempt: firstAttempt}, nil); err != nil || r.Recorded == nil {
 			return err
 		}
 		return r.Recorded(ctx, tx, started)

@@ -87,7 +87,7 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	publish(t, c, callsInner)
 	const items = 20
 	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids(many(items)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 1, "chunks")
 	b.hold()
@@ -141,7 +141,7 @@ func TestChunkWhoseItemsGotEffects(t *testing.T) {
 	first := publish(t, c, `{"name": "Inner", "alias": "inner", "inputSchema": {"type": "object"}, "tasks": [`+transformNext+`], "edges": []}`)
 	publish(t, c, callsInner)
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids("A", "B", "C")))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	fed := b.newRuns(t)
 	require.Len(t, fed, 1)
 	publishNext(t, c, first, request("next", "GET", o.URL))

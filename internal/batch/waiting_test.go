@@ -25,7 +25,7 @@ func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
 		"tasks": [{"id": "approved", "type": "wait-for-signal", "config": {}}], "edges": []}`)
 	const items, begun = 2100, 210
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "wait", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	runs := b.newRuns(t)
 	require.Len(t, runs, items)
 	var group sync.WaitGroup
@@ -63,7 +63,7 @@ func TestItemsThatWaitWithLargeStatesAreCancelled(t *testing.T) {
 		"tasks": [`+request("report", "GET", target.URL)+`, {"id": "approved", "type": "wait-for-signal", "config": {}}],
 		"edges": [{"source": "start", "target": "report"}, {"source": "report", "target": "approved"}]}`)
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "wait", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
 	for _, run := range b.newRuns(t) {
 		_, err := b.batches.RunItems(t.Context(), run)
 		require.NoError(t, err)

@@ -17,8 +17,8 @@ type batchPreProcessing struct {
 
 // Work records the items of a batch, going on where a crash left off.
 func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	tenantID, batchID := job.Args.TenantID, job.Args.BatchID
+	tenantID, batchID, attempt := job.Args.TenantID, job.Args.BatchID, job.Args.Attempt
 	return w.stages.work(ctx, job.JobRow, tenantID,
-		func() error { return w.batches.PreProcess(ctx, tenantID, batchID) },
-		func() (bool, error) { return w.batches.FailPreProcessing(ctx, tenantID, batchID) })
+		func() error { return w.batches.PreProcess(ctx, tenantID, batchID, attempt) },
+		func() (bool, error) { return w.batches.FailPreProcessing(ctx, tenantID, batchID, attempt) })
 }

@@ -329,6 +329,9 @@ type failedTable struct {
 var failedTail = []string{"_row", "_sourceFile", "_error"} //nolint:gochecknoglobals // constant
 
 func newFailedTable(w io.Writer, inputs []string) *failedTable {
+	if len(inputs) == 0 {
+		inputs = []string{""} // a table without a column that is read is refused
+	}
 	return &failedTable{w: csv.NewWriter(w), inputs: newColumnSet(inputs...), cells: make([]string, len(inputs)+len(failedTail))}
 }
 

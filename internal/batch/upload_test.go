@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -220,4 +222,45 @@ func TestLongFilesHoldUpNobodyElse(t *testing.T) {
 		}
 	}
 	require.Greater(t, later, tenants/2, "long batches that ended after the small one")
+}
+
+// failed.csv uploaded as it is gives the inputs that failed, whatever their properties
+// are called and even where they have none.
+func TestFailedItemsOfAnyShapeAreUploadedAgain(t *testing.T) {
+	t.Parallel()
+	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, `{"name": "Gate", "alias": "gate", "inputSchema": {"type": "object"},
+		"tasks": [{"id": "refuse", "type": "end", "config": {"status": "failed", "errorMessage": "not today"}}]}`)
+	run := func(t *testing.T, fileName, file string) (failed string, inputs []string) {
+		t.Helper()
+		r := follow(t, c, start(t, c, "gate", map[string]any{"attachmentFileNames": []string{upload(t, c, fileName, file)}}))
+		require.NotNil(t, r.Outputs.Post.PackageID, r.Outputs.Pre.Result)
+		texts := files(t, c, *r.Outputs.Post.PackageID)
+		for line := range strings.Lines(texts["results.jsonl"]) {
+			var item struct{ Input json.RawMessage }
+			require.NoError(t, json.Unmarshal([]byte(line), &item))
+			inputs = append(inputs, string(item.Input))
+		}
+		return texts["failed.csv"], inputs
+	}
+	for name, items := range map[string][]string{
+		"no names":             {`{"":"1","a":{"":"2"}}`, `{"":{"":"3"}}`, `{"a":{"":{"b":"4"}}}`, `{".":"5","\\":"6"}`},
+		"white space":          {`{" ":"1"," a":"2","a ":"3"}`, `{"\t=":"5"," a ":{"b ":{" c":"4"}}}`},
+		"no members":           {`{}`, `{}`},
+		"some without members": {`{}`, `{"a":"1"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failed, inputs := run(t, "a.jsonl", strings.Join(items, "\n"))
+			require.Equal(t, items, inputs)
+			_, inputs = run(t, "failed.csv", failed)
+			require.Equal(t, items, inputs, failed)
+		})
+	}
+	t.Run("no object", func(t *testing.T) {
+		t.Parallel()
+		failed, _ := run(t, "a.jsonl", "5\n{\"a\": \"1\"}")
+		_, inputs := run(t, "failed.csv", failed)
+		require.Equal(t, []string{`{}`, `{"a":"1"}`}, inputs, failed)
+	})
 }

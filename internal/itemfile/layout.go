@@ -48,15 +48,13 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		if name == "" || strings.HasPrefix(name, ignoredPrefix) {
 			continue
 		}
-		if strings.HasPrefix(name, `\`+ignoredPrefix) {
-			name = name[1:]
-		}
+		name, blankIsMeant := fromHeader(name)
 		path, reason := SplitName(name), ""
 		name = joinName(path)
 		switch {
 		case seen[name]:
 			reason = "the column occurs twice"
-		case slices.ContainsFunc(path, func(segment string) bool { return strings.TrimSpace(segment) == "" }):
+		case !blankIsMeant && slices.ContainsFunc(path, isBlank):
 			reason = "a name has no empty part between dots"
 		case len(path) >= exactjson.DepthMax:
 			reason = fmt.Sprintf("a name has less than %d parts", exactjson.DepthMax)

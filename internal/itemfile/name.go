@@ -1,6 +1,10 @@
 package itemfile
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
 
 // The name of a column leads to a property of an input: applicant.income is income
 // within applicant. A dot that is part of a property's own name has a backslash before
@@ -53,12 +57,44 @@ func joinName(path []string) string {
 	return string(column)
 }
 
-// Header returns the name of a column as a table has it that is to be read again: a
-// backslash keeps one that begins with _ from being ignored, and an apostrophe keeps a
-// spreadsheet from taking one for a formula.
+// Header returns the name of a column as a table has it that is to be read again, by
+// fromHeader. A backslash before it keeps one that begins with _ from being ignored and
+// white space there from being dropped; one after it does so for white space at the end,
+// and says that parts without a name are meant. An apostrophe keeps a spreadsheet from
+// taking one for a formula.
 func Header(column string) string {
-	if strings.HasPrefix(column, ignoredPrefix) {
+	if hasBlank(column) {
+		column += `\`
+	}
+	if beginsUnread(column) {
 		return `\` + column
 	}
 	return Escape(column)
 }
+
+// fromHeader returns the column that a header names, and whether parts without a name
+// are meant.
+func fromHeader(header string) (column string, blankIsMeant bool) {
+	column = header
+	if rest, ok := strings.CutPrefix(column, `\`); ok && beginsUnread(rest) {
+		column = rest
+	}
+	if rest, ok := strings.CutSuffix(column, `\`); ok && hasBlank(rest) {
+		return rest, true
+	}
+	return column, false
+}
+
+// beginsUnread reports whether the name of a column begins with what reading a header
+// ignores.
+func beginsUnread(column string) bool {
+	return strings.HasPrefix(column, ignoredPrefix) || strings.TrimLeftFunc(column, unicode.IsSpace) != column
+}
+
+// hasBlank reports whether the name of a column ends with white space or has a part
+// that is nothing else.
+func hasBlank(column string) bool {
+	return strings.TrimRightFunc(column, unicode.IsSpace) != column || slices.ContainsFunc(SplitName(column), isBlank)
+}
+
+func isBlank(property string) bool { return strings.TrimSpace(property) == "" }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -15,8 +16,13 @@ import (
 	"tranche/migrations"
 )
 
-// commandConns is how many connections a command that is not a service opens.
-const commandConns = 2
+const (
+	// commandConns is how many connections a command that is not a service opens.
+	commandConns = 2
+	// startingTimeMax is how long a service waits for a server that starts.
+	startingTimeMax  = time.Minute
+	startingInterval = 500 * time.Millisecond // between two looks at it
+)
 
 // databaseFlags say which database a command works with.
 type databaseFlags struct {
@@ -74,6 +80,29 @@ func (d *database) prepare(ctx context.Context, pool *pgxpool.Pool) error {
 		return migrations.Up(ctx, pool)
 	}
 	return migrations.Behind(ctx, pool)
+}
+
+// prepareOnceStarted prepares the database as soon as its server takes connections,
+// for which it waits for a minute at most, as while the server recovers from a crash:
+// whoever keeps processes running gives up one that ends again and again.
+func (d *database) prepareOnceStarted(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	waited := time.After(startingTimeMax)
+	for isFirst := true; ; isFirst = false {
+		err := d.prepare(ctx, pool)
+		if !postgres.IsStarting(err) {
+			return err
+		}
+		if isFirst {
+			log.WarnContext(ctx, "waiting for the database", "seconds", startingTimeMax.Seconds(), "error", err)
+		}
+		select {
+		case <-time.After(startingInterval):
+		case <-waited:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // withDatabase opens the database and a pool, which is not prepared, calls work

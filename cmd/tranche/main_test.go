@@ -104,6 +104,7 @@ func dataDir(t *testing.T) string {
 type running struct {
 	url    string
 	first  string // the first line on stdout
+	lines  chan string
 	cmd    *exec.Cmd
 	ended  chan error
 	mu     sync.Mutex
@@ -114,23 +115,39 @@ type running struct {
 // serve starts the service on a free port and waits until it is ready.
 func (e environment) serve(t *testing.T, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: e.with("TRANCHE_ADDR=127.0.0.1:0").command(append([]string{"serve"}, args...)...), ended: make(chan error, 1)}
+	r := e.beginServe(t, args...)
+	r.awaitReady(t)
+	return r
+}
+
+// beginServe starts the service on a free port.
+func (e environment) beginServe(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{
+		cmd:   e.with("TRANCHE_ADDR=127.0.0.1:0").command(append([]string{"serve"}, args...)...),
+		lines: make(chan string, 16), ended: make(chan error, 1),
+	}
 	stdout, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	r.cmd.Stderr = &r.stderr
 	require.NoError(t, r.cmd.Start())
-	lines := make(chan string, 16)
 	go func() {
 		scanner := bufio.NewScanner(stdout)
 		for scanner.Scan() {
-			lines <- scanner.Text()
+			r.lines <- scanner.Text()
 		}
-		close(lines)
+		close(r.lines)
 		r.ended <- r.cmd.Wait()
 	}()
 	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // an error when it has ended
+	return r
+}
+
+// awaitReady waits until the service answers.
+func (r *running) awaitReady(t *testing.T) {
+	t.Helper()
 	select {
-	case line, ok := <-lines:
+	case line, ok := <-r.lines:
 		require.True(t, ok, "it ended: %s", r.stderr.String())
 		r.first = line
 	case <-time.After(60 * time.Second):
@@ -140,13 +157,12 @@ func (e environment) serve(t *testing.T, args ...string) *running {
 	r.url, found = strings.CutPrefix(r.first, "listening on ")
 	require.True(t, found, r.first)
 	go func() {
-		for line := range lines {
+		for line := range r.lines {
 			r.mu.Lock()
 			r.out.WriteString(line + "\n")
 			r.mu.Unlock()
 		}
 	}()
-	return r
 }
 
 // stop ends the service as an operator does, and checks that it ends well.

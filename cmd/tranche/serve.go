@@ -134,7 +134,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener, metr
 	if err != nil {
 		return nil, err
 	}
-	err = db.prepare(ctx, pool)
+	err = db.prepareOnceStarted(ctx, pool, log)
 	pool.Close()
 	if err != nil {
 		return nil, err

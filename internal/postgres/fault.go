@@ -23,6 +23,7 @@ const (
 	codeLockNotAvailable     = "55P03"
 	codeQueryCanceled        = "57014" // statement_timeout
 	codeIdleInTransaction    = "25P03"
+	codeCannotConnectNow     = "57P03" // the server starts, goes through what it has to recover, or stops
 	codeTransactionTimeout   = "25P04"
 
 	classConnection = "08"
@@ -75,6 +76,13 @@ func translateCode(err error, code string) error {
 		return fault.Wrap(err, fault.Unavailable, "the database is not available").WithRetryAfter(retryAfterAway)
 	}
 	return err
+}
+
+// IsStarting reports whether an error says that the server is there and takes no
+// connections yet.
+func IsStarting(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == codeCannotConnectNow
 }
 
 // Unsent reports whether an error says that a statement did not reach the server.

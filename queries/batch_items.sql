@@ -226,15 +226,15 @@ ORDER BY e.item_index;
 
 -- name: BatchItemsRetry :execrows
 -- Makes items pending again, which are counted so from then on; those refused
--- have failed once more. No row: the batch was paused or cancelled, or another
--- process was first.
+-- have failed once more. No row: the batch was paused or cancelled, another process
+-- was first, or the batch is at another attempt.
 WITH batch AS (
     UPDATE execution_batches b SET retry_from = @next_item::integer, updated_at = now(),
         items_completed = b.items_completed - @completed::integer,
         items_failed = b.items_failed - @failed::integer,
         items_source_failed = b.items_source_failed - @completed::integer
     WHERE b.tenant_id = @tenant_id AND b.id = @batch_id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-      AND b.retry_from = @first_item::integer
+      AND b.attempt = @attempt AND b.retry_from = @first_item::integer
     RETURNING b.id, b.tenant_id
 ), refused AS (
     UPDATE executions e SET attempt = e.attempt + 1

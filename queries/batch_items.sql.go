@@ -1081,13 +1081,13 @@ WITH batch AS (
         items_failed = b.items_failed - $3::integer,
         items_source_failed = b.items_source_failed - $2::integer
     WHERE b.tenant_id = $4 AND b.id = $5 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
-      AND b.retry_from = $6::integer
+      AND b.attempt = $6 AND b.retry_from = $7::integer
     RETURNING b.id, b.tenant_id
 ), refused AS (
     UPDATE executions e SET attempt = e.attempt + 1
-    FROM batch WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = ANY ($7::uuid[])
+    FROM batch WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = ANY ($8::uuid[])
 ), item AS (
-    SELECT unnest($8::uuid[]) AS id, unnest($9::text[]) AS state, unnest($10::integer[]) AS tasks_completed
+    SELECT unnest($9::uuid[]) AS id, unnest($10::text[]) AS state, unnest($11::integer[]) AS tasks_completed
 ), retried AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
@@ -1108,6 +1108,7 @@ type BatchItemsRetryParams struct {
 	Failed         int32
 	TenantID       uuid.UUID
 	BatchID        uuid.UUID
+	Attempt        int32
 	FirstItem      int32
 	RefusedIds     []uuid.UUID
 	Ids            []uuid.UUID
@@ -1116,8 +1117,8 @@ type BatchItemsRetryParams struct {
 }
 
 // Makes items pending again, which are counted so from then on; those refused
-// have failed once more. No row: the batch was paused or cancelled, or another
-// process was first.
+// have failed once more. No row: the batch was paused or cancelled, another process
+// was first, or the batch is at another attempt.
 func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRetryParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemsRetry,
 		arg.NextItem,
@@ -1125,6 +1126,7 @@ func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRe
 		arg.Failed,
 		arg.TenantID,
 		arg.BatchID,
+		arg.Attempt,
 		arg.FirstItem,
 		arg.RefusedIds,
 		arg.Ids,

@@ -79,7 +79,7 @@ func TestRetriedItemsBeginAnew(t *testing.T) {
 	}
 	for range 2 { // the second finds that the first was before it
 		_, err = q.BatchItemsRetry(t.Context(), tx, queries.BatchItemsRetryParams{
-			TenantID: tenantID, BatchID: id, FirstItem: 0, NextItem: 3, Completed: 1, Failed: 1,
+			TenantID: tenantID, BatchID: id, Attempt: 1, FirstItem: 0, NextItem: 3, Completed: 1, Failed: 1,
 			Ids: items[:2], States: []string{"", ""}, TasksCompleted: []int32{0, 0}, RefusedIds: items[2:],
 		})
 		require.NoError(t, err)

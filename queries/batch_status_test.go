@@ -71,11 +71,11 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 			return err
 		}},
 		"retry items": {[]string{"processing"}, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchItemsRetry(t.Context(), tx, queries.BatchItemsRetryParams{TenantID: tenantID, BatchID: id, NextItem: 1})
+			_, err := q.BatchItemsRetry(t.Context(), tx, queries.BatchItemsRetryParams{TenantID: tenantID, BatchID: id, Attempt: 1, NextItem: 1})
 			return err
 		}},
 		"end of a retry's items": {[]string{"processing"}, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchRetryEnd(t.Context(), tx, queries.BatchRetryEndParams{TenantID: tenantID, ID: id})
+			_, err := q.BatchRetryEnd(t.Context(), tx, queries.BatchRetryEndParams{TenantID: tenantID, ID: id, Attempt: 1})
 			return err
 		}},
 		"end processing": {[]string{"processing"}, whenever, func(tx pgx.Tx) error {

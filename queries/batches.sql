@@ -167,14 +167,14 @@ UPDATE execution_batches SET pre_processing_result = 'pending' WHERE tenant_id =
 
 -- name: BatchRetryGet :one
 -- Which items are to be made ready, and from what index on; no row: none.
-SELECT workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
+SELECT attempt, workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND retry_mode IS NOT NULL;
 
 -- name: BatchRetryEnd :one
 -- All items of a retry are ready to be fed. No row: the batch was paused or
--- cancelled, or another process was first.
+-- cancelled, another process was first, or the batch is at another attempt.
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
-WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.attempt = @attempt AND b.retry_mode IS NOT NULL
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchNoticeAdd :exec

@@ -807,13 +807,14 @@ func (q *Queries) BatchRetry(ctx context.Context, db DBTX, arg BatchRetryParams)
 
 const batchRetryEnd = `-- name: BatchRetryEnd :one
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
-WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing' AND b.retry_mode IS NOT NULL
+WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing' AND b.attempt = $3 AND b.retry_mode IS NOT NULL
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items
 `
 
 type BatchRetryEndParams struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
+	Attempt  int32
 }
 
 type BatchRetryEndRow struct {
@@ -830,9 +831,9 @@ type BatchRetryEndRow struct {
 }
 
 // All items of a retry are ready to be fed. No row: the batch was paused or
-// cancelled, or another process was first.
+// cancelled, another process was first, or the batch is at another attempt.
 func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndParams) (BatchRetryEndRow, error) {
-	row := db.QueryRow(ctx, batchRetryEnd, arg.TenantID, arg.ID)
+	row := db.QueryRow(ctx, batchRetryEnd, arg.TenantID, arg.ID, arg.Attempt)
 	var i BatchRetryEndRow
 	err := row.Scan(
 		&i.Status,
@@ -850,7 +851,7 @@ func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndP
 }
 
 const batchRetryGet = `-- name: BatchRetryGet :one
-SELECT workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
+SELECT attempt, workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
 WHERE tenant_id = $1 AND id = $2 AND status = 'processing' AND retry_mode IS NOT NULL
 `
 
@@ -860,6 +861,7 @@ type BatchRetryGetParams struct {
 }
 
 type BatchRetryGetRow struct {
+	Attempt    int32
 	WorkflowID uuid.UUID
 	RetryMode  string
 	RetryFrom  int32
@@ -869,7 +871,12 @@ type BatchRetryGetRow struct {
 func (q *Queries) BatchRetryGet(ctx context.Context, db DBTX, arg BatchRetryGetParams) (BatchRetryGetRow, error) {
 	row := db.QueryRow(ctx, batchRetryGet, arg.TenantID, arg.ID)
 	var i BatchRetryGetRow
-	err := row.Scan(&i.WorkflowID, &i.RetryMode, &i.RetryFrom)
+	err := row.Scan(
+		&i.Attempt,
+		&i.WorkflowID,
+		&i.RetryMode,
+		&i.RetryFrom,
+	)
 	return i, err
 }
 

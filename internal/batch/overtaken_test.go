@@ -169,3 +169,46 @@ func (s *stages) givesUp(t *testing.T, attempt int32) bool {
 	require.NoError(t, err)
 	return gaveUp
 }
+
+// Whoever makes items of an attempt ready, and sleeps until there is another, neither
+// repeats an item that has completed meanwhile nor lets those of the new attempt begin
+// that are not ready.
+func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		readyUntil int // when it is overtaken
+		pending    int
+	}{
+		"before a chunk": {0, 1}, // it goes on with the new attempt
+		"at the end":     {2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			tenant := s.Tenant(t)
+			c := tenant.As(t, identity.RoleAdmin)
+			publish(t, c, `{"name": "Refuse", "alias": "refuse", "inputSchema": {"type": "object"},
+				"tasks": [{"id": "refuse", "type": "end", "config": {"status": "failed", "errorMessage": "not today"}}]}`)
+			b := stagesOf(t, s, c, tenant.ID, start(t, c, "refuse", ids("a", "b")))
+			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			for _, run := range b.newRuns(t) {
+				_, err := b.batches.RunItems(t.Context(), run)
+				require.NoError(t, err)
+			}
+			require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+			retry(t, c, b.id.String(), map[string]any{"retryMode": "failed_items"})
+			_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET retry_from = $1", of.readyUntil)
+			require.NoError(t, err)
+			b.overtake(t, func() error { return b.batches.RetryItems(t.Context(), b.tenantID, b.id) },
+				`WITH completed AS (UPDATE executions SET status = 'completed', is_success = true, attempt = 2 WHERE batch_id = $1 AND item_index = 0)
+				UPDATE execution_batches SET attempt = 3, retry_from = 0, items_completed = 1, items_failed = 1 WHERE id = $1`, b.id)
+			r := b.record(t)
+			require.Equal(t, "processing", r.Status)
+			require.Equal(t, [4]int{2, 1, 1 - of.pending, 0}, counts(r))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE item_index = 0 AND status = 'completed'"))
+			require.Equal(t, of.pending, b.count(t, "SELECT count(*) FROM executions WHERE status = 'pending'"))
+			require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE item_index = 1 AND status = 'pending'"))
+		})
+	}
+}

@@ -199,7 +199,7 @@ func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) e
 			return err
 		}
 		r := &retrying{
-			tenantID: tenantID, batchID: batchID, plan: plan, mode: RetryMode(row.RetryMode),
+			tenantID: tenantID, batchID: batchID, attempt: row.Attempt, plan: plan, mode: RetryMode(row.RetryMode),
 			withStates: plan.Effects || len(plan.References) > 0,
 		}
 		sizes, err := s.q.BatchItemsSizeToRetry(ctx, s.Pool, queries.BatchItemsSizeToRetryParams{
@@ -210,7 +210,7 @@ func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) e
 			return postgres.Translate(fmt.Errorf("find the items of batch %s to retry: %w", batchID, err))
 		}
 		if len(sizes) == 0 {
-			return s.endRetry(ctx, tenantID, batchID, plan)
+			return s.endRetry(ctx, r)
 		}
 		for from := row.RetryFrom; len(sizes) > 0; {
 			n := fitting(len(sizes), func(i int) int { return int(sizes[i].StateBytes) })
@@ -230,13 +230,14 @@ func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) e
 // retrying is a retry whose items are made ready.
 type retrying struct {
 	tenantID, batchID uuid.UUID
+	attempt           int32 // of the batch, which it is for
 	plan              *workflow.Plan
 	mode              RetryMode
 	withStates        bool // items may go on from what they have; without effects all begin anew
 }
 
-// retryChunk makes the items of a range ready; false if the batch was paused or
-// cancelled, or another process was first.
+// retryChunk makes the items of a range ready; false if the batch was paused,
+// cancelled or retried, or another process was first.
 func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32) (isRetried bool, err error) {
 	items, err := s.q.BatchItemsListToRetry(ctx, s.Pool, queries.BatchItemsListToRetryParams{
 		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, EndItem: next,
@@ -246,7 +247,7 @@ func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32)
 		return false, postgres.Translate(fmt.Errorf("list the items of batch %s to retry: %w", r.batchID, err))
 	}
 	p := queries.BatchItemsRetryParams{
-		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, NextItem: next,
+		TenantID: r.tenantID, BatchID: r.batchID, Attempt: r.attempt, FirstItem: from, NextItem: next,
 		RefusedIds: []uuid.UUID{}, Ids: []uuid.UUID{}, States: []string{}, TasksCompleted: []int32{}, // nil would be NULL
 	}
 	for i := range items {
@@ -305,15 +306,15 @@ func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.
 }
 
 // endRetry lets the items run.
-func (s *Service) endRetry(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) error {
+func (s *Service) endRetry(ctx context.Context, r *retrying) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchRetryEnd(ctx, tx, queries.BatchRetryEndParams{TenantID: tenantID, ID: batchID})
+		row, err := s.q.BatchRetryEnd(ctx, tx, queries.BatchRetryEndParams{TenantID: r.tenantID, ID: r.batchID, Attempt: r.attempt})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("begin the retry of batch %s: %w", batchID, err)
+			return fmt.Errorf("begin the retry of batch %s: %w", r.batchID, err)
 		}
-		return s.feed(ctx, tx, tenantID, batchID, plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
+		return s.feed(ctx, tx, r.tenantID, r.batchID, r.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
 	})
 }

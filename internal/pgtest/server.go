@@ -24,6 +24,7 @@ const (
 	idleTimeMax  = 3 * time.Minute // the server's life after the last test binary's; see idleVariable
 	pollInterval = 50 * time.Millisecond
 
+	binVariable = "TRANCHE_PG_BIN" // where initdb and postgres are
 	// superviseVariable turns a test binary into the server's supervisor; it
 	// holds the directory.
 	superviseVariable = "TRANCHE_PGTEST_SUPERVISE"
@@ -76,13 +77,14 @@ func serverURL() (string, error) {
 	return server.url, err
 }
 
-// sharedDir is the directory of this user's test server for this checkout.
+// sharedDir is the directory of this user's test server for this checkout and the
+// binaries that are named.
 func sharedDir() (string, error) {
 	root, err := checkout()
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(root))
+	sum := sha256.Sum256([]byte(root + "\n" + os.Getenv(binVariable)))
 	uid := os.Getuid()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("tranche-test-%d-%s", uid, hex.EncodeToString(sum[:4])))
 	mode := fs.FileMode(0o700)
@@ -213,7 +215,7 @@ func supervise(ctx context.Context, dir string) error {
 	defer func() { _ = os.RemoveAll(place) }()
 	server, err := embedded.Open(ctx, embedded.Options{
 		Dir:        place,
-		BinDir:     os.Getenv("TRANCHE_PG_BIN"),
+		BinDir:     os.Getenv(binVariable),
 		NoDownload: os.Getenv("TRANCHE_PG_DOWNLOAD") == "off",
 		Volatile:   true,
 		Notices:    os.Stderr,

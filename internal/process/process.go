@@ -144,10 +144,10 @@ func (p *Process) turn(ctx context.Context) {
 	if p.session == nil || time.Since(p.beaten) > awayAfter {
 		p.steadySince = time.Now()
 	}
-	if err := p.beat(ctx); err != nil {
-		if ctx.Err() == nil { // else it stops
-			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
-		}
+	// Not cut off by Stop: the server would write it nevertheless, perhaps after the row
+	// has been removed.
+	if err := p.beat(context.WithoutCancel(ctx)); err != nil {
+		p.log.WarnContext(ctx, "heartbeat failed", "error", err)
 		return
 	}
 	p.beaten = time.Now()

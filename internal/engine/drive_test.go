@@ -179,8 +179,6 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestTimeoutKeepsTheProgramsError holds that a program decides itself whether
-// what it did not finish may be tried again.
 // An effect that is stopped because the time of its execution is over ends that
 // as timed out, also where the limit lies between two milliseconds.
 func TestEffectIsStoppedAtTheDeadline(t *testing.T) {
@@ -204,6 +202,7 @@ func TestEffectIsStoppedAtTheDeadline(t *testing.T) {
 	}
 }
 
+// A program decides itself whether what it did not finish may be tried again.
 func TestTimeoutKeepsTheProgramsError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -412,7 +412,7 @@ func (s *step) stopTask(i int, status Status) {
 		s.stopRuns(i, status)
 		t.Status, t.CompletedAt, t.WakeAt = status, s.at, time.Time{}
 	}
-	t.Ready = false
+	t.Ready, t.Later = false, false
 }
 
 // tally counts the tasks of a run that is over.

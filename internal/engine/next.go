@@ -291,7 +291,7 @@ func (s *step) settleAll() {
 // decided: it does if one was taken, else it is skipped (decisions 4.2).
 func (s *step) settle(i int) {
 	t, task := &s.tasks[i], s.graph.Tasks[i]
-	if t.Status != StatusPending || t.Ready {
+	if t.Status != StatusPending || t.Ready || t.Later {
 		return
 	}
 	begins := task.Entry
@@ -347,7 +347,7 @@ func (s *step) decide() {
 // survey looks at a graph and the runs in it. It returns the step without
 // effects that is next, if there is one, else whether the graph is over.
 func (s *step) survey(late bool) (next action, found, over bool) {
-	ended, busy := false, false
+	ended, busy, later := false, false, false
 	for i := 0; i < len(s.tasks); i++ {
 		t, task := &s.tasks[i], s.graph.Tasks[i]
 		switch {
@@ -356,7 +356,7 @@ func (s *step) survey(late bool) (next action, found, over bool) {
 			return action{Kind: actionCheck, In: s.in, Task: i}, true, false
 		case t.Ready && !late && task.Nest != nil:
 			s.enter(i)
-			i, ended, busy = -1, false, false // it may have moved what comes before it
+			i, ended, busy, later = -1, false, false, false // it may have moved what comes before it
 		case t.Ready && !late && task.Wait != nil:
 			s.await(i)
 			busy = true
@@ -369,15 +369,29 @@ func (s *step) survey(late bool) (next action, found, over bool) {
 			}
 			busy = true
 			if moved {
-				i, ended, busy = -1, false, false
+				i, ended, busy, later = -1, false, false, false
 			}
 		case t.Ready || t.Status == StatusRunning || t.Status == StatusWaiting:
 			busy = true
 		case t.ends(task):
 			ended = true
+		case t.Later:
+			later = true
 		}
 	}
+	if later && !ended && !busy {
+		s.release()
+		return s.survey(late)
+	}
 	return action{}, false, ended || !busy
+}
+
+// release lets the tasks that come later have their turn.
+func (s *step) release() {
+	for i := range s.tasks {
+		s.tasks[i].Later = false
+	}
+	s.settleAll()
 }
 
 // effects begins every effect that is ready, and notes what is waited for.

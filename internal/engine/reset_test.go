@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -115,6 +116,99 @@ func TestResetSourcesOfALoop(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, verdict.Outcome.SourceFailed)
 	require.Equal(t, []string{"e1/poll[0].ask/2", "e1/poll[1].ask/2"}, w.calls)
+}
+
+// An end that waits for no source ends the execution once the sources have been asked
+// again, with what follows them; then it breaks off again what it broke off before.
+func TestResetSourcesBesideAnEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edges string
+		tasks []string
+		// the calls of the second attempt, and the end whose output it has, if that is another
+		again  []string
+		output string
+	}{
+		"beside it": {
+			edges: "start>bureau bureau>after start>slow slow>end start>endless",
+			tasks: []string{"after effect", "slow effect", "endless effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/after", "e1/end"},
+		},
+		"what the sources lead to waits for what was broken off": {
+			edges: "start>bureau start>endless bureau>both endless>both start>slow slow>end",
+			tasks: []string{"endless effect", "both effect", "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+		"before it": {
+			edges: "start>bureau bureau>end start>endless",
+			tasks: []string{"endless effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+		"beside one that they lead to now": {
+			edges: "start>bureau bureau>which which>after which>best start>slow slow>end",
+			tasks: []string{"which pure", "after effect", "slow effect", "best pure", "end pure"},
+			again: []string{"e1/bureau/2", "e1/which", "e1/best"}, output: "best",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				asked := make(chan struct{})
+				w := &world{tasks: map[string]behaviour{
+					"bureau": func(context.Context, *workflow.Call) (workflow.Result, error) {
+						close(asked)
+						return workflow.Result{}, external(503, 0)
+					},
+					"slow": func(context.Context, *workflow.Call) (workflow.Result, error) {
+						<-asked
+						synctest.Wait()
+						return workflow.Result{}, nil
+					},
+					"after": hangs, "endless": hangs, "which": takes("after"),
+					"end": ends(workflow.End{}, map[string]any{"of": "end"}), "best": ends(workflow.End{}, map[string]any{"of": "best"}),
+				}}
+				plan := w.plan(t, test.edges, append([]string{`bureau effect {"source":"bureau","onError":"continue"}`}, test.tasks...)...)
+				outcome, state := w.drive(t, plan)
+				require.Equal(t, StatusCompleted, outcome.Status)
+				require.True(t, outcome.SourceFailed)
+
+				ResetSources(plan, state)
+				delete(w.tasks, "bureau")
+				delete(w.tasks, "after")
+				w.tasks["which"], w.calls = takes("best"), nil
+				verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
+				require.NoError(t, err)
+				require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+				require.Equal(t, map[string]any{"of": cmp.Or(test.output, "end")}, verdict.Outcome.Output)
+				require.False(t, verdict.Outcome.SourceFailed)
+				require.Equal(t, test.again, w.calls)
+			})
+		})
+	}
+}
+
+// A time limit that ends while the sources are asked is one, though more was to come.
+func TestResetSourcesTakeTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{tasks: map[string]behaviour{"bureau": fails(external(503, 0)), "endless": hangs, "end": ends(workflow.End{}, nil)}}
+		plan := w.plan(t, "start>bureau start>endless bureau>end", `bureau effect {"source":"bureau","onError":"continue"}`, "endless effect", "end pure")
+		outcome, state := w.drive(t, plan)
+		require.Equal(t, StatusCompleted, outcome.Status)
+		ResetSources(plan, state)
+		require.True(t, state.Tasks[1].Later)
+		w.tasks["bureau"] = hangs
+		verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, nil)
+		require.NoError(t, err)
+		require.Equal(t, StatusTimeout, verdict.Outcome.Status)
+		require.Equal(t, map[string]Status{"bureau": StatusTimeout, "endless": StatusPending, "end": StatusPending}, statuses(plan, state))
+		require.False(t, state.Tasks[1].Later)
+	})
+}
+
+func hangs(ctx context.Context, _ *workflow.Call) (workflow.Result, error) {
+	<-ctx.Done()
+	return workflow.Result{}, ctx.Err()
 }
 
 // What failed otherwise and was handled keeps its result.

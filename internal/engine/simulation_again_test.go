@@ -28,9 +28,11 @@ func (r *trial) again(state *State) bool {
 		ResetSources(r.plan, state)
 	}
 	after := newHeld()
-	for i, again := range r.resets(before, isWhole) {
+	resets, sources := r.resets(before, isWhole)
+	for i, again := range resets {
 		id := r.plan.Graph.Tasks[i].ID
-		r.holdReset(id, &before.Tasks[i], &state.Tasks[i], again, again && slices.Contains(skip, id))
+		fresh := TaskState{Status: StatusPending, Skip: again && slices.Contains(skip, id), Later: again && !isWhole && !sources[i]}
+		r.holdReset(id, &before.Tasks[i], &state.Tasks[i], again, fresh)
 		after.skipped[id] = again && slices.Contains(skip, id)
 	}
 	after.retired = r.held.retired
@@ -53,17 +55,18 @@ func (r *trial) again(state *State) bool {
 
 // resets says which tasks of the execution's graph another attempt does anew: in
 // a retry of the whole all that did not complete, else the sources that failed
-// and what was broken off; with them every end and whatever follows.
-func (r *trial) resets(state *State, isWhole bool) []bool {
-	again := make([]bool, len(state.Tasks))
-	var reset func(i int)
-	reset = func(i int) {
-		if again[i] {
+// and what was broken off; with them every end and whatever follows. Of the sources
+// that failed and what follows them it says so apart.
+func (r *trial) resets(state *State, isWhole bool) (again, sources []bool) {
+	again, sources = make([]bool, len(state.Tasks)), make([]bool, len(state.Tasks))
+	var reset func(marks []bool, i int)
+	reset = func(marks []bool, i int) {
+		if marks[i] {
 			return
 		}
-		again[i] = true
+		marks[i] = true
 		for _, target := range r.plan.Graph.Tasks[i].Targets {
-			reset(target)
+			reset(marks, target)
 		}
 	}
 	failedEnd := slices.ContainsFunc(state.Tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
@@ -72,32 +75,36 @@ func (r *trial) resets(state *State, isWhole bool) []bool {
 		var keeps bool
 		switch t.Status {
 		case StatusCompleted:
-			keeps = t.End == nil && (isWhole || !sourceFailed(t))
+			keeps = t.End == nil
 		case StatusSkipped:
 			keeps = !t.Skip
 		case StatusFailed:
-			keeps = !isWhole && (!made.isSource || made.onError != "continue") && !sourceFailed(t)
+			keeps = !isWhole && made.onError != "fail"
 		default:
 		}
+		if !isWhole && (sourceFailed(t) || t.Status == StatusFailed && made.isSource && made.onError == "continue") {
+			reset(sources, i)
+			keeps = false
+		}
 		if !keeps || isWhole && failedEnd {
-			reset(i)
+			reset(again, i)
 		}
 	}
-	return again
+	return again, sources
 }
 
 // sourceFailed reports whether a data source failed in the runs of a task.
 func sourceFailed(t *TaskState) bool { return t.Nested != nil && t.Nested.total().SourceFailed }
 
-// holdReset holds what a retry makes of one task.
-func (r *trial) holdReset(id string, before, after *TaskState, again, skip bool) {
+// holdReset holds what a retry makes of one task: fresh, but for what it remembers.
+func (r *trial) holdReset(id string, before, after *TaskState, again bool, fresh TaskState) {
 	if !again {
 		if plain(before) != plain(after) {
 			r.fault("task %s was to be kept: %s became %s", id, plain(before), plain(after))
 		}
 		return
 	}
-	fresh := TaskState{Status: StatusPending, Skip: skip, KeyAttempt: after.KeyAttempt, Nested: after.Nested}
+	fresh.KeyAttempt, fresh.Nested = after.KeyAttempt, after.Nested
 	if plain(fresh) != plain(after) || after.Nested != nil && before.Status == StatusCompleted {
 		r.fault("task %s was to be reset: %s became %s", id, plain(before), plain(after))
 	}

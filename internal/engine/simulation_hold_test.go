@@ -88,7 +88,7 @@ func (r *trial) holdOrder(v *visited) {
 	}
 	switch t.Status {
 	case StatusPending:
-		if ready != t.Ready {
+		if ready != t.Ready && !t.Later {
 			r.fault("task %s is pending and ready: %t, though what leads to it is decided: %t", v.path, t.Ready, ready)
 		}
 		return

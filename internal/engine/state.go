@@ -49,10 +49,12 @@ type State struct {
 type TaskState struct {
 	Status Status `json:"status"`
 	// Ready says that the incoming edges let a pending task begin, Admitted
-	// that its when did; Skip that it is passed over when its turn comes.
+	// that its when did; Skip that it is passed over when its turn comes; Later
+	// that its turn comes when nothing else is left to do (ResetSources).
 	Ready    bool `json:"ready,omitempty"`
 	Admitted bool `json:"admitted,omitempty"`
 	Skip     bool `json:"skip,omitempty"`
+	Later    bool `json:"later,omitempty"`
 	// Attempt counts the attempts begun, automatic retries included.
 	Attempt     int       `json:"attempt,omitempty"`
 	StartedAt   time.Time `json:"startedAt,omitzero"` // of the first attempt: what now() gives

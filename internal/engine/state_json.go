@@ -270,6 +270,7 @@ func (w *writer) task(t *TaskState, at time.Time) time.Time {
 	w.flag("ready", t.Ready)
 	w.flag("admitted", t.Admitted)
 	w.flag("skip", t.Skip)
+	w.flag("later", t.Later)
 	if isPlain {
 		w.timeUnless("startedAt", t.StartedAt, at)
 		w.timeUnless("completedAt", t.CompletedAt, t.StartedAt)

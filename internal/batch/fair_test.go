@@ -30,10 +30,22 @@ func TestBatchesTakeTurns(t *testing.T) {
 		fmt.Fprintf(&file, "B-%d,1000.00,%d.10\n", i, i%9)
 	}
 	name := upload(t, large, "large.csv", file.String())
+	// They begin to be read at the same moment, however long the machine takes to start them.
+	gate, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = gate.Rollback(t.Context()) }()
+	_, err = gate.Exec(t.Context(), "LOCK TABLE attachment_chunks")
+	require.NoError(t, err)
 	ids := make([]string, batches)
 	for i := range ids {
 		ids[i] = start(t, large, "affordability", map[string]any{"attachmentFileNames": []string{name}})
 	}
+	require.Eventually(t, func() bool {
+		var waiting int
+		require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'attachment_chunks'::regclass").Scan(&waiting))
+		return waiting == batches
+	}, waitMax, tick)
+	require.NoError(t, gate.Commit(t.Context()))
 	one := map[string]any{"borrowerId": "B-1", "income": 10, "debt": 1}
 	alone := follow(t, small, start(t, small, "affordability", map[string]any{"workflowInput": map[string]any{"items": []any{one, one, one}}}))
 	require.Equal(t, 3, alone.State.Summary.Completed)

@@ -98,9 +98,9 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND draft_pa
 RETURNING attempt, input_columns, output_columns;
 
 -- name: BatchDraftPackageReplace :execrows
--- No row: another process has taken the writing over.
+-- No row: another process has taken the writing over, or the batch is at another attempt.
 UPDATE execution_batches SET draft_package_id = @new_package_id::uuid, updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing'
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND attempt = @attempt
   AND draft_package_id IS NOT DISTINCT FROM sqlc.narg('old_package_id')::uuid;
 
 -- name: BatchComplete :execrows

@@ -121,23 +121,25 @@ func (q *Queries) BatchDraftPackageBegin(ctx context.Context, db DBTX, arg Batch
 
 const batchDraftPackageReplace = `-- name: BatchDraftPackageReplace :execrows
 UPDATE execution_batches SET draft_package_id = $1::uuid, updated_at = now()
-WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing'
-  AND draft_package_id IS NOT DISTINCT FROM $4::uuid
+WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing' AND attempt = $4
+  AND draft_package_id IS NOT DISTINCT FROM $5::uuid
 `
 
 type BatchDraftPackageReplaceParams struct {
 	NewPackageID uuid.UUID
 	TenantID     uuid.UUID
 	ID           uuid.UUID
+	Attempt      int32
 	OldPackageID *uuid.UUID
 }
 
-// No row: another process has taken the writing over.
+// No row: another process has taken the writing over, or the batch is at another attempt.
 func (q *Queries) BatchDraftPackageReplace(ctx context.Context, db DBTX, arg BatchDraftPackageReplaceParams) (int64, error) {
 	result, err := db.Exec(ctx, batchDraftPackageReplace,
 		arg.NewPackageID,
 		arg.TenantID,
 		arg.ID,
+		arg.Attempt,
 		arg.OldPackageID,
 	)
 	if err != nil {

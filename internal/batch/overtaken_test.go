@@ -117,6 +117,23 @@ func TestOutputIsNotLeftToTheDead(t *testing.T) {
 	require.Len(t, table(t, files(t, d.caller, *r.Outputs.Post.PackageID)["results.csv"]), draftedItems)
 }
 
+// Whoever is about to write the output of an attempt, and sleeps until there is another,
+// writes that one's.
+func TestOutputIsWrittenForItsAttempt(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
+	publish(t, c, affordability)
+	b := stagesOf(t, s, c, tenant.ID, start(t, c, "affordability", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}))
+	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET status = 'post_processing' WHERE id = $1", b.id)
+	require.NoError(t, err)
+	b.overtake(t, func() error { return b.batches.PostProcess(t.Context(), b.tenantID, b.id) }, "UPDATE execution_batches SET attempt = 2 WHERE id = $1", b.id)
+	r := b.record(t)
+	require.Equal(t, string(batch.StatusComplete), r.Status)
+	require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["manifest.json"], `"attempt": 2`)
+}
+
 // Whoever reads for an attempt that was given up while it slept leaves the attempt after
 // it alone, whatever it comes upon. One of an earlier build, whose job names no attempt,
 // goes on with that attempt.

@@ -99,7 +99,7 @@ func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *que
 			return err
 		}
 		rows, err := s.q.BatchDraftPackageReplace(ctx, tx, queries.BatchDraftPackageReplaceParams{
-			TenantID: tenantID, ID: row.ID, NewPackageID: r.packageID, OldPackageID: row.DraftPackageID,
+			TenantID: tenantID, ID: row.ID, Attempt: row.Attempt, NewPackageID: r.packageID, OldPackageID: row.DraftPackageID,
 		})
 		if err != nil {
 			return fmt.Errorf("begin the package of batch %s: %w", row.ID, err)

@@ -187,6 +187,56 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 	}
 }
 
+// An end that waits for no source waits for no signal either.
+func TestResetSourcesWaitsForNoSignal(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edges string
+		tasks []string
+		again []string // the calls of the second attempt
+	}{
+		"a wait": {
+			edges: "start>bureau bureau>approval start>slow slow>end",
+			tasks: []string{"approval wait", "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+		"a wait that was skipped": {
+			edges: "start>bureau bureau>which which>store which>none store>approval start>slow slow>end",
+			tasks: []string{"which pure", "store effect", "approval wait", "none effect", "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/which", "e1/store", "e1/end"},
+		},
+		"a wait in nested runs": {
+			edges: "start>bureau bureau>poll start>slow slow>end",
+			tasks: []string{`poll loop {"until":"false","max":3,"tasks":[{"id":"ask","type":"wait"}]}`, "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{tasks: map[string]behaviour{
+					"bureau": fails(external(503, 0)), "which": takes("none"), "slow": sleeps(time.Second),
+					"end": ends(workflow.End{}, map[string]any{"of": "end"}),
+				}}
+				plan := w.plan(t, test.edges, append([]string{`bureau effect {"source":"bureau","onError":"continue"}`}, test.tasks...)...)
+				outcome, state := w.drive(t, plan)
+				require.Equal(t, StatusCompleted, outcome.Status)
+				require.True(t, outcome.SourceFailed)
+
+				ResetSources(plan, state)
+				delete(w.tasks, "bureau")
+				w.tasks["which"], w.calls = takes("store"), nil
+				verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
+				require.NoError(t, err)
+				require.NotNil(t, verdict.Outcome, "it waits")
+				require.Equal(t, StatusCompleted, verdict.Outcome.Status)
+				require.Equal(t, map[string]any{"of": "end"}, verdict.Outcome.Output)
+				require.Equal(t, test.again, w.calls)
+			})
+		})
+	}
+}
+
 // A time limit that ends while the sources are asked is one, though more was to come.
 func TestResetSourcesTakeTooLong(t *testing.T) {
 	t.Parallel()

@@ -379,31 +379,11 @@ func (s *step) survey(late bool) (next action, found, over bool) {
 			later = true
 		}
 	}
-	if later && !ended && s.idle() {
+	if later && !ended && !busy {
 		s.release()
 		return s.survey(late)
 	}
 	return action{}, false, ended || !busy
-}
-
-// idle reports whether a graph goes on only with a signal, or not at all.
-func (s *step) idle() bool {
-	for i := range s.tasks {
-		t := &s.tasks[i]
-		switch {
-		case t.Status == StatusWaiting && s.graph.Tasks[i].Wait != nil:
-		case t.Status == StatusRunning && t.Nested != nil:
-			for _, index := range t.Nested.Open {
-				inner := s.inside(i, t.Nested.frame(index))
-				if !inner.idle() {
-					return false
-				}
-			}
-		case t.Ready || t.Status == StatusRunning || t.Status == StatusWaiting:
-			return false
-		}
-	}
-	return true
 }
 
 // release lets the tasks that come later have their turn.

@@ -133,25 +133,25 @@ func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
 		kept := t.Status == StatusCompleted && t.End == nil || t.Status == StatusSkipped && !t.Skip
 		again[i] = everything || !kept
 	}
-	descend(graph, again)
+	spread(again, func(i int) []int { return graph.Tasks[i].Targets })
 	return again
 }
 
-// descend marks the descendants of the tasks that are marked.
-func descend(graph *workflow.Graph, again []bool) {
+// spread marks what the marked tasks lead to, by next and on from there.
+func spread(marks []bool, next func(i int) []int) {
 	var queue []int
-	for i := range again {
-		if again[i] {
+	for i := range marks {
+		if marks[i] {
 			queue = append(queue, i)
 		}
 	}
 	for len(queue) > 0 {
 		i := queue[0]
 		queue = queue[1:]
-		for _, target := range graph.Tasks[i].Targets {
-			if !again[target] {
-				again[target] = true
-				queue = append(queue, target)
+		for _, j := range next(i) {
+			if !marks[j] {
+				marks[j] = true
+				queue = append(queue, j)
 			}
 		}
 	}

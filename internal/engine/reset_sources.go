@@ -8,26 +8,28 @@ import (
 
 // ResetSources makes a completed state ready for another attempt of the data
 // sources that failed in it (decisions 6.9): it counts the attempt and resets
-// those tasks with their descendants; and, for later, what was broken off and every
-// other end, which would end the execution before the sources are asked. Everything
+// those tasks with their descendants, what was broken off, and every end. Everything
 // else keeps its result, a failure of another task that was handled too. A task in
 // whose nested runs a source failed runs again as a whole.
+//
+// The sources are asked before all others, as in a first run in which they took
+// longest: an end that does not wait for them would end the execution at once.
 func ResetSources(plan *workflow.Plan, state *State) {
 	state.Attempt++
 	state.Status = StatusPending
 	state.StartedAt, state.Deadline, state.CompletedAt = time.Time{}, time.Time{}, time.Time{}
-	again, later := make([]bool, len(state.Tasks)), make([]bool, len(state.Tasks))
+	first, again := make([]bool, len(state.Tasks)), make([]bool, len(state.Tasks))
 	for i := range state.Tasks {
 		task, t := plan.Graph.Tasks[i], &state.Tasks[i]
-		again[i] = hasFailedSource(task, t)
-		later[i] = t.End != nil || !t.decided(task) || t.Status == StatusSkipped && t.Skip
+		first[i] = hasFailedSource(task, t)
+		again[i] = first[i] || t.End != nil || !t.decided(task) || t.Status == StatusSkipped && t.Skip
 	}
-	descend(plan.Graph, again)
-	descend(plan.Graph, later)
+	spread(again, func(i int) []int { return plan.Graph.Tasks[i].Targets })
+	spread(first, func(i int) []int { return plan.Graph.Tasks[i].Sources }) // what leads to them
 	for i := range state.Tasks {
-		if again[i] || later[i] {
+		if again[i] {
 			state.Tasks[i] = state.Tasks[i].anew(state.Attempt)
-			state.Tasks[i].Later = !again[i]
+			state.Tasks[i].Later = !first[i]
 		}
 	}
 }

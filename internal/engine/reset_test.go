@@ -119,7 +119,7 @@ func TestResetSourcesOfALoop(t *testing.T) {
 }
 
 // An end that waits for no source ends the execution once the sources have been asked
-// again, with what follows them; then it breaks off again what it broke off before.
+// again, and nothing begins that it would have kept from beginning in a first run.
 func TestResetSourcesBesideAnEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -132,7 +132,7 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 		"beside it": {
 			edges: "start>bureau bureau>after start>slow slow>end start>endless",
 			tasks: []string{"after effect", "slow effect", "endless effect", "end pure"},
-			again: []string{"e1/bureau/2", "e1/after", "e1/end"},
+			again: []string{"e1/bureau/2", "e1/end"},
 		},
 		"what the sources lead to waits for what was broken off": {
 			edges: "start>bureau start>endless bureau>both endless>both start>slow slow>end",
@@ -147,7 +147,22 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 		"beside one that they lead to now": {
 			edges: "start>bureau bureau>which which>after which>best start>slow slow>end",
 			tasks: []string{"which pure", "after effect", "slow effect", "best pure", "end pure"},
-			again: []string{"e1/bureau/2", "e1/which", "e1/best"}, output: "best",
+			again: []string{"e1/bureau/2", "e1/which", "e1/best", "e1/end"}, output: "best",
+		},
+		"after a refusal": {
+			edges: "start>bureau bureau>store start>slow slow>check check>store check>end",
+			tasks: []string{"slow effect", "check pure", "store effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+		"while a signal would be waited for": {
+			edges: "start>bureau bureau>approval start>slow slow>end",
+			tasks: []string{"approval wait", "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/end"},
+		},
+		"beside one source that leads to another": {
+			edges: "start>bureau bureau>between between>second start>slow slow>end",
+			tasks: []string{"between effect", `second effect {"source":"second","onError":"continue"}`, "slow effect", "end pure"},
+			again: []string{"e1/bureau/2", "e1/between/2", "e1/second/2", "e1/end"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +179,7 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 						synctest.Wait()
 						return workflow.Result{}, nil
 					},
-					"after": hangs, "endless": hangs, "which": takes("after"),
+					"after": hangs, "endless": hangs, "which": takes("after"), "check": takes("end"), "second": fails(external(503, 0)),
 					"end": ends(workflow.End{}, map[string]any{"of": "end"}), "best": ends(workflow.End{}, map[string]any{"of": "best"}),
 				}}
 				plan := w.plan(t, test.edges, append([]string{`bureau effect {"source":"bureau","onError":"continue"}`}, test.tasks...)...)
@@ -174,63 +189,13 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 
 				ResetSources(plan, state)
 				delete(w.tasks, "bureau")
-				delete(w.tasks, "after")
+				delete(w.tasks, "second")
 				w.tasks["which"], w.calls = takes("best"), nil
 				verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
 				require.NoError(t, err)
 				require.Equal(t, StatusCompleted, verdict.Outcome.Status)
 				require.Equal(t, map[string]any{"of": cmp.Or(test.output, "end")}, verdict.Outcome.Output)
 				require.False(t, verdict.Outcome.SourceFailed)
-				require.Equal(t, test.again, w.calls)
-			})
-		})
-	}
-}
-
-// An end that waits for no source waits for no signal either.
-func TestResetSourcesWaitsForNoSignal(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		edges string
-		tasks []string
-		again []string // the calls of the second attempt
-	}{
-		"a wait": {
-			edges: "start>bureau bureau>approval start>slow slow>end",
-			tasks: []string{"approval wait", "slow effect", "end pure"},
-			again: []string{"e1/bureau/2", "e1/end"},
-		},
-		"a wait that was skipped": {
-			edges: "start>bureau bureau>which which>store which>none store>approval start>slow slow>end",
-			tasks: []string{"which pure", "store effect", "approval wait", "none effect", "slow effect", "end pure"},
-			again: []string{"e1/bureau/2", "e1/which", "e1/store", "e1/end"},
-		},
-		"a wait in nested runs": {
-			edges: "start>bureau bureau>poll start>slow slow>end",
-			tasks: []string{`poll loop {"until":"false","max":3,"tasks":[{"id":"ask","type":"wait"}]}`, "slow effect", "end pure"},
-			again: []string{"e1/bureau/2", "e1/end"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := &world{tasks: map[string]behaviour{
-					"bureau": fails(external(503, 0)), "which": takes("none"), "slow": sleeps(time.Second),
-					"end": ends(workflow.End{}, map[string]any{"of": "end"}),
-				}}
-				plan := w.plan(t, test.edges, append([]string{`bureau effect {"source":"bureau","onError":"continue"}`}, test.tasks...)...)
-				outcome, state := w.drive(t, plan)
-				require.Equal(t, StatusCompleted, outcome.Status)
-				require.True(t, outcome.SourceFailed)
-
-				ResetSources(plan, state)
-				delete(w.tasks, "bureau")
-				w.tasks["which"], w.calls = takes("store"), nil
-				verdict, err := newRunner().Drive(t.Context(), &Run{Plan: plan, State: copyOf(t, state)}, nil)
-				require.NoError(t, err)
-				require.NotNil(t, verdict.Outcome, "it waits")
-				require.Equal(t, StatusCompleted, verdict.Outcome.Status)
-				require.Equal(t, map[string]any{"of": "end"}, verdict.Outcome.Output)
 				require.Equal(t, test.again, w.calls)
 			})
 		})

@@ -28,10 +28,10 @@ func (r *trial) again(state *State) bool {
 		ResetSources(r.plan, state)
 	}
 	after := newHeld()
-	resets, sources := r.resets(before, isWhole)
+	resets, first := r.resets(before, isWhole)
 	for i, again := range resets {
 		id := r.plan.Graph.Tasks[i].ID
-		fresh := TaskState{Status: StatusPending, Skip: again && slices.Contains(skip, id), Later: again && !isWhole && !sources[i]}
+		fresh := TaskState{Status: StatusPending, Skip: again && slices.Contains(skip, id), Later: again && !isWhole && !first[i]}
 		r.holdReset(id, &before.Tasks[i], &state.Tasks[i], again, fresh)
 		after.skipped[id] = again && slices.Contains(skip, id)
 	}
@@ -55,18 +55,24 @@ func (r *trial) again(state *State) bool {
 
 // resets says which tasks of the execution's graph another attempt does anew: in
 // a retry of the whole all that did not complete, else the sources that failed
-// and what was broken off; with them every end and whatever follows. Of the sources
-// that failed and what follows them it says so apart.
-func (r *trial) resets(state *State, isWhole bool) (again, sources []bool) {
-	again, sources = make([]bool, len(state.Tasks)), make([]bool, len(state.Tasks))
-	var reset func(marks []bool, i int)
-	reset = func(marks []bool, i int) {
-		if marks[i] {
+// and what was broken off; with them every end and whatever follows. Those sources
+// come first, and what leads to them.
+func (r *trial) resets(state *State, isWhole bool) (again, first []bool) {
+	again, first = make([]bool, len(state.Tasks)), make([]bool, len(state.Tasks))
+	var reset, lead func(i int)
+	reset = func(i int) {
+		if again[i] {
 			return
 		}
-		marks[i] = true
+		again[i] = true
 		for _, target := range r.plan.Graph.Tasks[i].Targets {
-			reset(marks, target)
+			reset(target)
+		}
+	}
+	lead = func(i int) {
+		first[i] = true
+		for _, source := range r.plan.Graph.Tasks[i].Sources {
+			lead(source)
 		}
 	}
 	failedEnd := slices.ContainsFunc(state.Tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
@@ -83,14 +89,14 @@ func (r *trial) resets(state *State, isWhole bool) (again, sources []bool) {
 		default:
 		}
 		if !isWhole && (sourceFailed(t) || t.Status == StatusFailed && made.isSource && made.onError == "continue") {
-			reset(sources, i)
+			lead(i)
 			keeps = false
 		}
 		if !keeps || isWhole && failedEnd {
-			reset(again, i)
+			reset(i)
 		}
 	}
-	return again, sources
+	return again, first
 }
 
 // sourceFailed reports whether a data source failed in the runs of a task.

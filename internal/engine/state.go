@@ -50,7 +50,7 @@ type TaskState struct {
 	Status Status `json:"status"`
 	// Ready says that the incoming edges let a pending task begin, Admitted
 	// that its when did; Skip that it is passed over when its turn comes; Later
-	// that its turn comes when nothing else is left to do (ResetSources).
+	// that its turn comes once the sources have been asked again (ResetSources).
 	Ready    bool `json:"ready,omitempty"`
 	Admitted bool `json:"admitted,omitempty"`
 	Skip     bool `json:"skip,omitempty"`

@@ -59,9 +59,9 @@ func joinName(path []string) string {
 
 // Header returns the name of a column as a table has it that is to be read again, by
 // fromHeader. A backslash before it keeps one that begins with _ from being ignored and
-// white space there from being dropped; one after it does so for white space at the end,
-// and says that parts without a name are meant. An apostrophe keeps a spreadsheet from
-// taking one for a formula.
+// white space or a byte order mark there from being dropped; one after it does so for
+// white space at the end, and says that parts without a name are meant. An apostrophe
+// keeps a spreadsheet from taking one for a formula.
 func Header(column string) string {
 	if hasBlank(column) {
 		column += `\`
@@ -85,10 +85,14 @@ func fromHeader(header string) (column string, blankIsMeant bool) {
 	return column, false
 }
 
+// byteOrderMark at the beginning of a file tells its encoding.
+const byteOrderMark = "\uFEFF"
+
 // beginsUnread reports whether the name of a column begins with what reading a header
-// ignores.
+// ignores, or reading a file.
 func beginsUnread(column string) bool {
-	return strings.HasPrefix(column, ignoredPrefix) || strings.TrimLeftFunc(column, unicode.IsSpace) != column
+	return strings.HasPrefix(column, ignoredPrefix) || strings.HasPrefix(column, byteOrderMark) ||
+		strings.TrimLeftFunc(column, unicode.IsSpace) != column
 }
 
 // hasBlank reports whether the name of a column ends with white space or has a part

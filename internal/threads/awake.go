@@ -3,6 +3,7 @@ package threads
 import (
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -89,10 +90,10 @@ func (c *awake) Read(p []byte) (n int, err error) {
 	sent := c.sent.Load()
 	until := c.opened.Add(time.Duration(sent) + awakeTime)
 	if sent != 0 && c.isQuick.Load() && c.threads.isAlone.Load() {
-		n = c.look(p, until)
+		n, err = c.look(p, until)
 	}
-	if n == 0 {
-		n, err = c.Conn.Read(p) // it sleeps, and knows of ends, errors and deadlines
+	if n == 0 && err == nil {
+		n, err = c.Conn.Read(p) // it sleeps, and knows of ends and deadlines
 	}
 	if sent != 0 && n > 0 {
 		c.isQuick.Store(time.Now().Before(until))
@@ -101,17 +102,23 @@ func (c *awake) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// look reads what is there, or comes in time; 0 if nothing does.
-func (c *awake) look(p []byte, until time.Time) (n int) {
+// look reads what is there, or comes in time; 0 if nothing does, or the end has come. Its
+// error is one of the connection, which the system tells but once.
+func (c *awake) look(p []byte, until time.Time) (n int, err error) {
 	_ = c.raw.Read(func(descriptor uintptr) bool {
 		for {
-			read, err := syscall.Read(int(descriptor), p)
-			n = max(read, 0)
+			n, err = syscall.Read(int(descriptor), p)
 			if !errors.Is(err, syscall.EAGAIN) || !time.Now().Before(until) {
 				return true
 			}
 			runtime.Gosched() // others of the process go first
 		}
 	})
-	return n
+	if err == nil || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+		return max(n, 0), nil
+	}
+	return 0, &net.OpError{
+		Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
+		Err: os.NewSyscallError("read", err),
+	}
 }

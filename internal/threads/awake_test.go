@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,11 +46,16 @@ func TestWhoLooksReadsWhatComesInTime(t *testing.T) {
 	t.Parallel()
 	reader, writer := sockets(t, alone())
 	text := make([]byte, 10)
-	require.Zero(t, reader.look(text, time.Now()), "nothing is there")
+	n, err := reader.look(text, time.Now())
+	require.NoError(t, err)
+	require.Zero(t, n, "nothing is there")
 
 	read := make(chan int)
-	go func() { read <- reader.look(text, time.Now().Add(time.Hour)) }()
-	_, err := writer.Write([]byte("answer"))
+	go func() {
+		n, _ := reader.look(text, time.Now().Add(time.Hour))
+		read <- n
+	}()
+	_, err = writer.Write([]byte("answer"))
 	require.NoError(t, err)
 	require.Equal(t, 6, <-read)
 	require.Equal(t, "answer", string(text[:6]))
@@ -155,4 +161,22 @@ func TestNobodyIsAwakeWithoutAProcessorToSpare(t *testing.T) {
 
 	conn, _ := sockets(t, alone())
 	require.Same(t, conn, (&Threads{}).Awake(conn))
+}
+
+// That a connection broke off, which the system tells but once, is not its end: that would
+// make a whole of what had come before.
+func TestAReaderThatLooksKnowsErrors(t *testing.T) {
+	t.Parallel()
+	reader, writer := sockets(t, alone())
+	socket, ok := writer.(*net.TCPConn)
+	require.True(t, ok)
+	require.NoError(t, socket.SetLinger(0))
+	require.NoError(t, writer.Close())
+	reader.looks()
+	reader.sent.Add(int64(time.Hour)) // it looks until it knows
+	_, err := reader.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	var broken *net.OpError
+	require.ErrorAs(t, err, &broken)
+	require.Equal(t, "read", broken.Op)
 }

@@ -38,7 +38,8 @@ func (l awakeListener) Accept() (net.Conn, error) {
 // what came after it had last sent something came soon, it looks again and again whether
 // the next is there (busy polling) before it sleeps. To wake it up, and a processor that
 // has halted meanwhile, takes tens of microseconds of those that somebody waits for. The
-// price is a processor for that time, which nothing else of the process needs.
+// price is a processor for that time, and that what comes for others of the process is
+// seen after it.
 //
 // Connections of other kinds than a socket are returned as they are, and so is any where
 // there is no processor to spare, or for a nil Threads.

@@ -104,7 +104,7 @@ func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkD
 const batchChunkGet = `-- name: BatchChunkGet :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
+    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.attempt, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -127,6 +127,7 @@ type BatchChunkGetRow struct {
 	RowNumbers  []int32
 	FileNames   []string
 	Inputs      []string
+	Attempt     int32
 	WorkflowID  uuid.UUID
 	CustomInput []byte
 	IsTest      bool
@@ -153,6 +154,7 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 		&i.RowNumbers,
 		&i.FileNames,
 		&i.Inputs,
+		&i.Attempt,
 		&i.WorkflowID,
 		&i.CustomInput,
 		&i.IsTest,
@@ -434,7 +436,7 @@ func (q *Queries) BatchChunkLetGo(ctx context.Context, db DBTX, arg BatchChunkLe
 const batchChunkLook = `-- name: BatchChunkLook :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.attempt, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches b
 LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $2::integer
@@ -453,6 +455,7 @@ type BatchChunkLookRow struct {
 	HolderID    *uuid.UUID
 	HolderLives bool
 	IsWaiting   bool
+	Attempt     int32
 	WorkflowID  uuid.UUID
 	CustomInput []byte
 	IsTest      bool
@@ -474,6 +477,7 @@ func (q *Queries) BatchChunkLook(ctx context.Context, db DBTX, arg BatchChunkLoo
 		&i.HolderID,
 		&i.HolderLives,
 		&i.IsWaiting,
+		&i.Attempt,
 		&i.WorkflowID,
 		&i.CustomInput,
 		&i.IsTest,

@@ -92,10 +92,11 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchDraftPackageBegin :one
--- No row: the batch has a draft, or it is paused, or its items do not run any more.
+-- No row: the batch has a draft, or it is paused, or its items do not run any more, or
+-- it is at another attempt.
 UPDATE execution_batches SET draft_package_id = @package_id::uuid
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND draft_package_id IS NULL
-RETURNING attempt, input_columns, output_columns;
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND attempt = @attempt AND draft_package_id IS NULL
+RETURNING input_columns, output_columns;
 
 -- name: BatchDraftPackageReplace :execrows
 -- No row: another process has taken the writing over, or the batch is at another attempt.

@@ -95,27 +95,33 @@ func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams)
 
 const batchDraftPackageBegin = `-- name: BatchDraftPackageBegin :one
 UPDATE execution_batches SET draft_package_id = $1::uuid
-WHERE tenant_id = $2 AND id = $3 AND status = 'processing' AND draft_package_id IS NULL
-RETURNING attempt, input_columns, output_columns
+WHERE tenant_id = $2 AND id = $3 AND status = 'processing' AND attempt = $4 AND draft_package_id IS NULL
+RETURNING input_columns, output_columns
 `
 
 type BatchDraftPackageBeginParams struct {
 	PackageID uuid.UUID
 	TenantID  uuid.UUID
 	ID        uuid.UUID
+	Attempt   int32
 }
 
 type BatchDraftPackageBeginRow struct {
-	Attempt       int32
 	InputColumns  []string
 	OutputColumns []string
 }
 
-// No row: the batch has a draft, or it is paused, or its items do not run any more.
+// No row: the batch has a draft, or it is paused, or its items do not run any more, or
+// it is at another attempt.
 func (q *Queries) BatchDraftPackageBegin(ctx context.Context, db DBTX, arg BatchDraftPackageBeginParams) (BatchDraftPackageBeginRow, error) {
-	row := db.QueryRow(ctx, batchDraftPackageBegin, arg.PackageID, arg.TenantID, arg.ID)
+	row := db.QueryRow(ctx, batchDraftPackageBegin,
+		arg.PackageID,
+		arg.TenantID,
+		arg.ID,
+		arg.Attempt,
+	)
 	var i BatchDraftPackageBeginRow
-	err := row.Scan(&i.Attempt, &i.InputColumns, &i.OutputColumns)
+	err := row.Scan(&i.InputColumns, &i.OutputColumns)
 	return i, err
 }
 

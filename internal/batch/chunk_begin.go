@@ -102,7 +102,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 			return execution.HeldElsewhere, err
 		}
 		r.ended = make([]*ended, len(r.row.ItemIndexes))
-		r.draft = s.joinDraft(ctx, run.TenantID, run.BatchID)
+		r.draft = s.joinDraft(ctx, run.TenantID, run.BatchID, look.Attempt)
 		defer r.draft.leave()
 	}
 	isFirst := look.IsWaiting && look.Token == nil

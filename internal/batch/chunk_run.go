@@ -58,7 +58,7 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	if c.row.Token != nil {
 		return execution.HeldElsewhere, nil
 	}
-	d := s.joinDraft(ctx, tenantID, batchID)
+	d := s.joinDraft(ctx, tenantID, batchID, c.row.Attempt)
 	defer d.leave()
 	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)

@@ -69,6 +69,7 @@ type drafts struct {
 type draft struct {
 	*Service
 	tenantID, batchID uuid.UUID
+	attempt           int32 // of the batch
 	usedAt            time.Time
 	// members counts those who joined and have not left: each holds one of it. Who holds
 	// all of it has taken the draft, for itself alone.
@@ -79,7 +80,6 @@ type draft struct {
 	// report the draft is useless.
 	opened          chan struct{}
 	report          *report
-	attempt         int32    // of the batch
 	inputs, outputs []string // the columns of the batch, as far as they were known
 	beginning       sync.Once
 
@@ -104,9 +104,9 @@ func (d *draft) isOpen() bool { return d != nil && d.state.Load() == draftOpen }
 // leaves next.
 func (d *draft) close() { d.state.CompareAndSwap(draftOpen, draftClosed) }
 
-// joinDraft returns the draft of a batch, to be left when nothing more comes from the
-// caller; nil if there is none.
-func (s *Service) joinDraft(ctx context.Context, tenantID, batchID uuid.UUID) *draft {
+// joinDraft returns the draft of a batch for an attempt of it, to be left when nothing
+// more comes from the caller; nil if there is none.
+func (s *Service) joinDraft(ctx context.Context, tenantID, batchID uuid.UUID, attempt int32) *draft {
 	s.drafts.mu.Lock()
 	defer s.drafts.mu.Unlock()
 	now, batches := s.Clock(), s.drafts.batches
@@ -122,11 +122,14 @@ func (s *Service) joinDraft(ctx context.Context, tenantID, batchID uuid.UUID) *d
 			return nil
 		}
 		d = &draft{
-			Service: s, tenantID: tenantID, batchID: batchID,
+			Service: s, tenantID: tenantID, batchID: batchID, attempt: attempt,
 			members: semaphore.NewWeighted(math.MaxInt64), opened: make(chan struct{}), ahead: map[int32]*draftPage{},
 		}
 		batches[batchID] = d
 		go d.open(ctx)
+	}
+	if d.attempt != attempt {
+		return nil
 	}
 	d.usedAt = now
 	if !d.members.TryAcquire(1) { // does not happen: who takes a draft removes it first
@@ -160,14 +163,14 @@ func (d *draft) open(ctx context.Context) {
 				return err
 			}
 			row, err := d.q.BatchDraftPackageBegin(ctx, tx, queries.BatchDraftPackageBeginParams{
-				TenantID: d.tenantID, ID: d.batchID, PackageID: r.packageID,
+				TenantID: d.tenantID, ID: d.batchID, Attempt: d.attempt, PackageID: r.packageID,
 			})
-			d.report, d.attempt, d.inputs, d.outputs = r, row.Attempt, row.InputColumns, row.OutputColumns
+			d.report, d.inputs, d.outputs = r, row.InputColumns, row.OutputColumns
 			return err
 		})
 	})
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // another process has one, or no items run any more
+	case errors.Is(err, pgx.ErrNoRows): // another process has one, or no items of the attempt run any more
 		d.state.Store(draftUseless)
 	case err != nil:
 		d.giveUp(ctx, err)

@@ -229,3 +229,27 @@ func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
 		})
 	}
 }
+
+// A draft that is to be begun in one attempt, by who sleeps until the next, is not begun in
+// that: it has what came of the items in the attempt before.
+func TestDraftIsBegunInItsAttempt(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	d := newDrafting(t, s, draftedPure, func(c *apitest.Caller) map[string]any { return draftedFile(t, c, nil) })
+	d.stall(t, func() error {
+		_, err := d.batches.RunItems(t.Context(), d.runs[0])
+		return err
+	}, func() {
+		require.Eventually(t, func() bool {
+			return d.count(t, fmt.Sprintf("SELECT count(*) FROM batch_chunks WHERE batch_id = '%s' AND first_item = 0", d.id)) == 0
+		}, waitMax, tick, "its items are recorded")
+		_, err := s.Pool.Exec(t.Context(), `WITH again AS (UPDATE execution_payloads p SET result = replace(p.result::text, 'it, ', 'once more, ')::json
+				FROM executions e WHERE e.id = p.execution_id AND e.batch_id = $1 AND e.status = 'failed')
+			UPDATE execution_batches SET attempt = 2 WHERE id = $1`, d.id)
+		require.NoError(t, err)
+	}, "LOCK TABLE packages IN SHARE ROW EXCLUSIVE MODE")
+	for _, run := range d.runs[1:] {
+		d.run(t.Context(), t, d.stages, run)
+	}
+	require.False(t, d.complete(t, d.another(t)))
+}

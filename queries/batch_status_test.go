@@ -82,11 +82,15 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 			return q.BatchProcessed(t.Context(), tx, queries.BatchProcessedParams{TenantID: tenantID, ID: id})
 		}},
 		"replace the draft": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, OldPackageID: &draft, NewPackageID: another})
+			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &draft, NewPackageID: another})
+			return err
+		}},
+		"replace the draft of another attempt": {nil, whenever, func(tx pgx.Tx) error {
+			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 2, OldPackageID: &draft, NewPackageID: another})
 			return err
 		}},
 		"replace another's draft": {nil, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, OldPackageID: &another, NewPackageID: another})
+			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &another, NewPackageID: another})
 			return err
 		}},
 		"complete": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {

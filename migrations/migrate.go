@@ -43,6 +43,9 @@ var (
 	ErrBehind = errors.New("the database's schema is behind")
 	// ErrAhead says that a newer program has migrated the database.
 	ErrAhead = errors.New("the database's schema is ahead")
+	// ErrLZ4 says that the database was made on another server: what is kept
+	// compressed cannot be read on this one, nor more of it written.
+	ErrLZ4 = errors.New("the database's files are compressed with LZ4, which its server was built without")
 )
 
 // riverTuning drops the indexes that none of River's fetch, complete, schedule,
@@ -179,7 +182,8 @@ func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
 
 // Behind compares the database with this program: nil when they agree, ErrBehind
 // or ErrAhead, with both versions and what to do, when they do not. A process
-// that serves while a newer one is being rolled out meets ErrAhead.
+// that serves while a newer one is being rolled out meets ErrAhead. ErrLZ4 is
+// for a database that agrees and was moved to a server that cannot read it.
 func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	wantGoose, wantRiver, err := Versions()
 	if err != nil {
@@ -206,8 +210,25 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	case passedOver > 0: // one that was written beside a later one
 		return fmt.Errorf("%w (%s, %d passed over): run `tranche migrate`", ErrBehind, versions, passedOver)
 	default:
-		return nil
+		return readable(ctx, pool)
 	}
+}
+
+// readable fails with ErrLZ4 where a server without LZ4 runs the data directory of one
+// with it: such a server starts, and fails when it comes upon a value.
+func readable(ctx context.Context, pool *pgxpool.Pool) error {
+	var unreadable bool
+	err := pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_attribute
+				WHERE attrelid IN ('attachment_chunks'::regclass, 'batch_chunks'::regclass) AND attcompression = 'l')
+			AND NOT (SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression')`).Scan(&unreadable)
+	if err != nil {
+		return fmt.Errorf("reading how the database's files are compressed: %w", err)
+	}
+	if unreadable {
+		return fmt.Errorf("%w: run a PostgreSQL that has it (Debian's, Ubuntu's and those of PGDG do)", ErrLZ4)
+	}
+	return nil
 }
 
 // missing counts our own migrations that the database lacks; 0 when it has none yet.

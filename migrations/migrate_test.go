@@ -162,6 +162,22 @@ func TestDatabaseOfANewerProgramIsRefused(t *testing.T) {
 	}
 }
 
+// TestFilesOfAServerWithLZ4 has the catalog say what it says where the files of a server
+// with LZ4 are run by the server of the test, which may have it or not.
+func TestFilesOfAServerWithLZ4(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
+	require.NoError(t, migrations.Up(t.Context(), pool))
+	_, err := pool.Exec(t.Context(), "UPDATE pg_attribute SET attcompression = 'l' WHERE attrelid = 'batch_chunks'::regclass AND attname = 'inputs'")
+	require.NoError(t, err)
+	if scan[bool](t, pool, "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'") {
+		require.NoError(t, migrations.Behind(t.Context(), pool))
+		return
+	}
+	require.ErrorIs(t, migrations.Behind(t.Context(), pool), migrations.ErrLZ4)
+	require.ErrorIs(t, migrations.Up(t.Context(), pool), migrations.ErrLZ4)
+}
+
 func TestEveryMigrationCanBeUndone(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)

@@ -118,8 +118,9 @@ type Service struct {
 	listening *listening       // nil before Start
 }
 
-// New connects the parts. It fails with migrations.ErrBehind or ErrAhead when
-// the database does not have the schema of this program, with
+// New connects the parts. It fails with migrations.ErrBehind, ErrAhead or ErrLZ4
+// when the database does not have the schema of this program, or is moved to a
+// server that cannot read it, with
 // fault.Unavailable when it does not answer, and when the signing keys are
 // sealed under another master key. The process is known to others from here
 // on: Stop ends that.

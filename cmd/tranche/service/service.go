@@ -119,11 +119,10 @@ type Service struct {
 }
 
 // New connects the parts. It fails with migrations.ErrBehind, ErrAhead or ErrLZ4
-// when the database does not have the schema of this program, or is moved to a
-// server that cannot read it, with
-// fault.Unavailable when it does not answer, and when the signing keys are
-// sealed under another master key. The process is known to others from here
-// on: Stop ends that.
+// when the database does not have the schema of this program or was moved to a
+// server that cannot read it, with fault.Unavailable when it does not answer,
+// and when the signing keys are sealed under another master key. The process is
+// known to others from here on: Stop ends that.
 func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if config.Issuer == "" {
 		config.Issuer = localIssuer

@@ -28,11 +28,6 @@ const (
 	exitUsage = 2 // the command line or the environment is wrong
 )
 
-// garbagePercent lets the heap grow to nearly three times of what is in use before
-// it is collected. Items of batches leave much behind and keep little: at twice, which
-// is Go's own measure, collecting takes a fifth of the processor time.
-const garbagePercent = 170
-
 // heapShare is the part of the memory up to which garbage may pile up; beyond
 // it is collected at any cost. The other half is for what the program is not
 // alone with: PostgreSQL, and files that the system keeps.
@@ -40,7 +35,7 @@ const heapShare = 2
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
+		boundGarbage()
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		if bytes := machine.MemoryBytes(os.DirFS("/")); bytes > 0 {

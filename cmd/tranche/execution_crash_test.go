@@ -66,13 +66,15 @@ func (s *slowTarget) of(executionID string) (calls int) {
 	return calls
 }
 
-// keyed is a POST under an idempotency key; an answer that is lost has status 0.
-func keyed(t *testing.T, url, token, key string) answer {
+// keyed is a POST under an idempotency key, with what the caller prefers; an answer that
+// is lost has status 0.
+func keyed(t *testing.T, url, token, key string, prefer ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{}`))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Idempotency-Key", key)
+	request.Header["Prefer"] = prefer
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return answer{}
@@ -194,10 +196,19 @@ func TestKillBetweenCommitAndAnswer(t *testing.T) {
 
 // A process that is alone and is killed while it serves many callers, and started
 // again: at once, or when its row is so old that it is removed. No job waited for
-// what it had under way, and yet each execution that was recorded ends, once.
+// what it had under way, whether callers waited or not, and yet each execution that was
+// recorded ends, once.
 func TestKillInTheMiddleOfCalls(t *testing.T) {
 	t.Parallel()
-	for name, silence := range map[string]string{"at once": "0 hours", "hours later": "2 hours"} {
+	for name, tc := range map[string]struct {
+		silence string
+		prefer  []string
+		status  int
+	}{
+		"at once":     {"0 hours", nil, http.StatusOK},
+		"hours later": {"2 hours", nil, http.StatusOK},
+		"accepted":    {"0 hours", []string{"respond-async"}, http.StatusAccepted},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			target := newCallCounter(t)
@@ -218,9 +229,9 @@ func TestKillInTheMiddleOfCalls(t *testing.T) {
 			var callers sync.WaitGroup
 			for caller := range 20 {
 				callers.Go(func() {
-					status := http.StatusOK
-					for n := 0; status == http.StatusOK; n++ {
-						status = keyed(t, first.url+path, token, strconv.Itoa(caller)+"-"+strconv.Itoa(n)).status
+					status := tc.status
+					for n := 0; status == tc.status; n++ {
+						status = keyed(t, first.url+path, token, strconv.Itoa(caller)+"-"+strconv.Itoa(n), tc.prefer...).status
 					}
 				})
 			}
@@ -228,8 +239,10 @@ func TestKillInTheMiddleOfCalls(t *testing.T) {
 			require.NoError(t, first.cmd.Process.Kill())
 			callers.Wait()
 			require.Positive(t, count(`SELECT count(*) FROM executions WHERE status = 'running'`))
-			require.Zero(t, count(`SELECT count(*) FROM river.river_job WHERE kind = 'task_execution'`))
-			_, err := pool.Exec(t.Context(), `UPDATE processes SET heartbeat_at = heartbeat_at - $1::interval`, silence)
+			if tc.prefer == nil {
+				require.Zero(t, count(`SELECT count(*) FROM river.river_job WHERE kind = 'task_execution'`))
+			}
+			_, err := pool.Exec(t.Context(), `UPDATE processes SET heartbeat_at = heartbeat_at - $1::interval`, tc.silence)
 			require.NoError(t, err)
 
 			second := env.serve(t)

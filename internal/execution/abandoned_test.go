@@ -203,17 +203,26 @@ func TestUnacknowledgedRecordIsLetGo(t *testing.T) {
 			return away
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			s, _ := b.process(t)
-			close(b.target.let)
-			req := b.calling(t, "")
-			s.AroundInserts(around)
-			_, err := s.Run(t.Context(), req, 0)
-			require.ErrorIs(t, err, fault.Unavailable)
-			b.goesOn(t, s, 1)
-		})
+		for caller, call := range map[string]func(*execution.Service, execution.Request) (execution.Execution, error){
+			"waits": func(s *execution.Service, req execution.Request) (execution.Execution, error) {
+				return s.Run(t.Context(), req, 0)
+			},
+			"does not wait": func(s *execution.Service, req execution.Request) (execution.Execution, error) {
+				return s.Start(t.Context(), req)
+			},
+		} {
+			t.Run(name+", a caller who "+caller, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				s, _ := b.processAtOnce(t)
+				close(b.target.let)
+				req := b.calling(t, "")
+				s.AroundInserts(around)
+				_, err := call(s, req)
+				require.ErrorIs(t, err, fault.Unavailable)
+				b.goesOn(t, s, 1)
+			})
+		}
 	}
 }
 

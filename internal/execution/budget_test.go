@@ -34,6 +34,7 @@ func TestBudgets(t *testing.T) {
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	s, _ := b.process(t)
+	atOnce, _ := b.processAtOnce(t)
 	// As in the service; a connection that served another tenant costs one more.
 	ctx := postgres.WithTenant(t.Context(), b.tenant)
 	require.NoError(t, b.pool.Ping(ctx))
@@ -50,6 +51,13 @@ func TestBudgets(t *testing.T) {
 		accepted, err = s.Start(ctx, pure)
 		require.NoError(t, err)
 	}
+	begin := func(r execution.Request) func() {
+		return func() {
+			e, err := atOnce.Start(ctx, r)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return owner.status(t, e.ID) == "completed" }, 10*time.Second, time.Millisecond)
+		}
+	}
 	goOn := func() {
 		holding, err := s.Continue(ctx, b.tenant, accepted.ID)
 		require.NoError(t, err)
@@ -64,7 +72,9 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 2},
 		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
-		{"asynchronous, accepted", start, pgtest.Cost{Transactions: 1, Trips: 1}, 3},
+		{"asynchronous, no effects", begin(pure), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
+		{"asynchronous, one effect", begin(calling), pgtest.Cost{Transactions: 3, Trips: 3}, 6},
+		{"asynchronous, accepted for a job", start, pgtest.Cost{Transactions: 1, Trips: 1}, 3},
 		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
 	} {
 		before := rows()

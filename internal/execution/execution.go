@@ -5,8 +5,8 @@
 // One path serves every kind of run. The engine drives an execution until it
 // ends or has to wait, and the state is made durable before each effect begins.
 // A synchronous run writes nothing before its first effect, so a graph without
-// effects costs one commit; an asynchronous one is recorded first and driven by
-// a job.
+// effects costs one commit; an asynchronous one is recorded first, and driven at once
+// where there is a place for it, else by a job.
 package execution
 
 import (
@@ -43,6 +43,9 @@ type Config struct {
 	// Ended, unless nil, is told of every execution that this service brought to an end,
 	// again if the end has to be written again; of many at once by their number.
 	Ended func(engine.Status, int)
+	// Background drives what Start accepts, for as many as it has places; the rest, and
+	// everything if it is nil, is left to jobs.
+	Background *Service
 	// Callers are those who wait for Run, of all services of the process; nil is those
 	// of this one alone.
 	Callers *Callers
@@ -60,6 +63,7 @@ type Service struct {
 	life    context.Context // runs outlive the request that started them
 	end     context.CancelFunc
 	running sync.WaitGroup
+	places  chan struct{} // taken by what Start accepted and this service drives
 	held    held
 	answers *room.Rooms // of executions that package batch does not run
 
@@ -71,7 +75,7 @@ type Service struct {
 
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
-	s := &Service{Config: c, answers: room.New(roomBytes)}
+	s := &Service{Config: c, places: make(chan struct{}, placesMax), answers: room.New(roomBytes)}
 	if s.Callers == nil {
 		s.Callers = NewCallers(c.Clock)
 	}

@@ -51,6 +51,13 @@ func (s *Service) HoldReleases(more int) (statements func() int) {
 	return func() int { return made }
 }
 
+// PlacesMax is how many accepted executions a service drives at a time, and PlaceBytesMax
+// how long the input of one may be.
+const (
+	PlacesMax     = placesMax
+	PlaceBytesMax = placeBytesMax
+)
+
 // RoomWaitMax is for how long a large answer waits at most.
 const RoomWaitMax = roomWaitMax
 

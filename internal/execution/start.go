@@ -133,22 +133,6 @@ func (s *Service) await(ctx context.Context, r *run, over <-chan time.Time) (Exe
 	}
 }
 
-// Start records a request to be executed by a job. Errors: ErrNotActive,
-// fault.Unavailable.
-func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
-	r, err := s.fresh(&req)
-	if err != nil {
-		return Execution{}, err
-	}
-	row, err := r.insertion(engine.StatusPending)
-	if err != nil {
-		return Execution{}, err
-	}
-	row.HasJob = true
-	e := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: queries.CreatedAt(r.id)}
-	return e, r.insert(ctx, row, e)
-}
-
 // BorrowerIDMax is the most characters of an id of a borrower.
 const BorrowerIDMax = 255
 

@@ -84,8 +84,12 @@ func (s *Service) assemble() error {
 		},
 	}))
 	callers := execution.NewCallers(s.config.Clock)
-	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0)
-	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, lingerTime)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, lingerTime, nil)
+	var drives *execution.Service
+	if s.config.Role.works() {
+		drives = p.background.executions
+	}
+	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0, drives)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
@@ -115,12 +119,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, linger time.Duration) *side {
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, linger time.Duration, drives *execution.Service) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
-		Callbacks: s.callbacks(), Callers: callers, Linger: linger,
+		Callbacks: s.callbacks(), Callers: callers, Linger: linger, Background: drives,
 		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})

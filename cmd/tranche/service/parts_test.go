@@ -94,6 +94,15 @@ func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
 	require.Same(t, s.threads, s.parts.background.executions.Runner.Threads)
 }
 
+// What is accepted is executed by processes that work: by the one that accepted it, beside
+// its jobs, or by others.
+func TestAcceptedExecutionsAreDrivenWhereWorkIsDone(t *testing.T) {
+	t.Parallel()
+	all, front := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll}), newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAPI})
+	require.Same(t, all.parts.background.executions, all.parts.requests.executions.Background)
+	require.Nil(t, front.parts.requests.executions.Background)
+}
+
 // A database that cannot be written, a standby for instance, takes no work.
 func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()

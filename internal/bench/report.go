@@ -25,9 +25,11 @@ func targets() []target {
 	return []target{
 		{syncAlone, insertAlone, true, 3, 2},
 		{syncMany, insertMany, false, 0.35, 0.6},
+		{syncMany, pgbenchMany, false, 0.35, 0.6},
 		{callAlone, insertAlone, true, 4, 3},
 		{asyncAlone, "", true, 10, 5},
 		{asyncAccepted, insertMany, false, 0.25, 0.4},
+		{asyncAccepted, pgbenchMany, false, 0.25, 0.4},
 		{batchRate, drainRate, false, 1, 2},
 		{effectRate, drainRate, false, 0.35, 0.5},
 		{largeRate, batchRate, false, 0.8, 0},

@@ -17,6 +17,8 @@ import (
 //
 //   - A request of a caller (fresh) is recorded by its first write: with a lease when its
 //     first effect begins (record), without one when it ends before (recordFinished).
+//   - A request that nobody waits for (Start) is recorded with a lease and then driven, or
+//     left to a job.
 //   - An execution that a job goes on with (lease) is recorded, and leased before it is
 //     driven.
 //   - An item of a batch (runOf) is package batch's to record. It is leased with the first

@@ -6,7 +6,6 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/fault"
-	"tranche/internal/logging"
 	"tranche/internal/threads"
 	"tranche/queries"
 )
@@ -86,6 +85,6 @@ func (r *run) goOn() {
 		_ = r.giveUp(err)
 	}
 	if err != nil && !errors.Is(err, errStopping) {
-		r.service.Log.WarnContext(r.service.life, "an execution goes on in a job", logging.Tenant, r.tenantID, logging.ExecutionID, r.id, "error", err)
+		r.service.Log.WarnContext(r.service.life, "an execution goes on in a job", "executionId", r.id, "error", err)
 	}
 }

@@ -38,16 +38,22 @@ func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
 		row.HasJob = true
 		return accepted, r.insert(ctx, row, accepted)
 	}
+	isDriven := false
+	defer func() {
+		if !isDriven {
+			leave()
+		}
+	}()
 	row.Status, row.LeaseToken, row.LeaseProcessID = engine.StatusRunning, r.token, s.ProcessID
 	row.StartedAt = s.Clock()
 	row.DeadlineAt = row.StartedAt.Add(req.Plan.Timeout)
 	if err := r.insert(ctx, row, accepted); err != nil {
-		leave()
 		return accepted, r.unsure(err)
 	}
 	r.noteRecorded()
 	r.service = s.Background
 	r.engine.State.Deadline = row.DeadlineAt
+	isDriven = true
 	go func() {
 		defer leave()
 		r.goOn()

@@ -76,18 +76,20 @@ func TestAcceptedExecutionsWithoutAPlaceWaitForJobs(t *testing.T) {
 	require.ElementsMatch(t, []uuid.UUID{late, accept(t, s, long)}, b.jobs(t))
 }
 
-// What is refused takes no place.
+// What is refused, or panics, takes no place.
 func TestRefusedExecutionsLeaveTheirPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.processAtOnce(t)
 	req := b.pure(t)
 	taken := fault.New(fault.Conflict, "taken")
-	refused := req
+	refused, broken := req, req
 	refused.Recorded = func(context.Context, pgx.Tx, execution.Execution) error { return taken }
-	for range execution.PlacesMax + 1 {
+	broken.Recorded = func(context.Context, pgx.Tx, execution.Execution) error { panic("broken") }
+	for range execution.PlacesMax/2 + 1 {
 		_, err := s.Start(t.Context(), refused)
 		require.ErrorIs(t, err, taken)
+		require.Panics(t, func() { _, _ = s.Start(t.Context(), broken) })
 	}
 	require.Equal(t, "0", b.text(t, "SELECT count(*)::text FROM executions"))
 	b.ends(t, accept(t, s, req))

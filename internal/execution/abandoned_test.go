@@ -3,6 +3,7 @@ package execution_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -224,6 +225,32 @@ func TestUnacknowledgedRecordIsLetGo(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A shared statement that breaks when it is committed is repeated for each execution, and
+// refused then because that is there: they are let go too.
+func TestRepeatedRecordIsLetGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s, _ := b.processAtOnce(t)
+	req := b.pure(t)
+	const many = 3
+	statements := 0
+	s.AroundInserts(func(insert func() error) error {
+		if statements++; statements == 1 {
+			require.Eventually(t, func() bool { return s.Queued() == many }, 10*time.Second, time.Millisecond)
+		}
+		if err := insert(); err != nil || statements != 2 {
+			return err
+		}
+		panic("committed")
+	})
+	var callers sync.WaitGroup
+	for range 1 + many {
+		callers.Go(func() { _, _ = s.Start(t.Context(), req) })
+	}
+	callers.Wait()
+	require.Eventually(t, func() bool { return len(b.jobs(t)) == many && len(b.leases(t)) == 0 }, 10*time.Second, 10*time.Millisecond)
 }
 
 // A process that is found dead in an effect, and lives, can write nothing more: its

@@ -32,6 +32,13 @@ func (s *Service) AroundInserts(around func(insert func() error) error) {
 	}
 }
 
+// Queued returns how many wait to be recorded.
+func (s *Service) Queued() int {
+	s.inserts.small.mu.Lock()
+	defer s.inserts.small.mu.Unlock()
+	return len(s.inserts.small.queue)
+}
+
 // HoldReleases has the first statement that gives leases up wait until so many more
 // are to be given up, and returns how many there were of such statements.
 func (s *Service) HoldReleases(more int) (statements func() int) {

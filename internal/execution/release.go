@@ -107,7 +107,8 @@ func (r *run) handOver(ctx context.Context) error {
 // have succeeded all the same, or may yet, and nobody would go on with the
 // execution while this process lives: so the lease is let go.
 func (r *run) unsure(err error) error {
-	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, fault.ErrPanic) || errors.Is(err, context.Canceled)
+	mayCommit := errors.Is(postgres.Translate(err), fault.Unavailable) || errors.Is(err, fault.ErrPanic) ||
+		postgres.IsDuplicate(err) /* of the row itself, tried again */ || errors.Is(err, context.Canceled)
 	if mayCommit && !postgres.Unsent(err) {
 		// Many may be in that position, so they keep neither input nor state.
 		late := &run{service: r.service, tenantID: r.tenantID, id: r.id, token: r.token, hasNoJob: r.hasNoJob}

@@ -20,6 +20,7 @@ const (
 	codeDeadlockDetected     = "40P01"
 	codeReadOnlyTransaction  = "25006" // a standby, during failover
 	codeNotSupported         = "0A000" // there, of an unlogged table; elsewhere of a plan whose table has just changed
+	codeUniqueViolation      = "23505"
 	codeLockNotAvailable     = "55P03"
 	codeQueryCanceled        = "57014" // statement_timeout
 	codeIdleInTransaction    = "25P03"
@@ -105,6 +106,12 @@ func isConnectionError(err error) bool {
 		// no type for that.
 		return pgconn.SafeToRetry(err) && strings.Contains(err.Error(), "conn closed")
 	}
+}
+
+// IsDuplicate reports whether an error says that a row of its key is there already.
+func IsDuplicate(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == codeUniqueViolation
 }
 
 // Violates reports whether err is the violation of the named constraint or

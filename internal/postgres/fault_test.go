@@ -46,6 +46,7 @@ func TestTranslateCodes(t *testing.T) {
 			t.Parallel()
 			err := fail(t, pool, code)
 			require.Equal(t, err, postgres.Translate(err), "the caller's to judge")
+			require.Equal(t, code == "23505", postgres.IsDuplicate(err))
 		})
 	}
 }

@@ -12,7 +12,6 @@ package execution
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,7 +61,7 @@ type Service struct {
 	// statements see all tenants; a run narrows it to its own.
 	life    context.Context // runs outlive the request that started them
 	end     context.CancelFunc
-	running sync.WaitGroup
+	running running
 	places  chan struct{} // taken by what Start accepted and this service drives
 	held    held
 	answers *room.Rooms // of executions that package batch does not run
@@ -100,11 +99,7 @@ func New(c Config) *Service {
 // Stop waits until no synchronous run is left or ctx ends, then interrupts the
 // others and hands them to other processes.
 func (s *Service) Stop(ctx context.Context) {
-	finished := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(finished)
-	}()
+	finished := s.running.wait()
 	select {
 	case <-finished:
 	case <-ctx.Done():

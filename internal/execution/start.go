@@ -30,7 +30,7 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	if err != nil {
 		return Execution{}, err
 	}
-	if s.life.Err() != nil {
+	if s.life.Err() != nil || !s.running.begin() {
 		return Execution{}, errStopping
 	}
 	if wait == 0 || !req.Plan.Effects {
@@ -45,11 +45,12 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 		err       error
 	}
 	ended := make(chan ending, 1)
-	s.running.Go(func() {
+	go func() {
+		defer s.running.end()
 		defer s.Runner.Threads.Do(threads.One)() // it goes on when the caller is answered
 		e, err := r.complete(s.life)
 		ended <- ending{e, err}
-	})
+	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -76,11 +77,10 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	}
 }
 
-// runHere completes a run on the caller's goroutine: a switch to another would only delay
-// the answer. The run goes on even if the caller has gone away.
+// runHere completes a run that running counts on the caller's goroutine: a switch to
+// another would only delay the answer. The run goes on even if the caller has gone away.
 func (s *Service) runHere(r *run) (Execution, error) {
-	s.running.Add(1)
-	defer s.running.Done()
+	defer s.running.end()
 	return r.complete(s.life)
 }
 

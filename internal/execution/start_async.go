@@ -69,9 +69,12 @@ func (s *Service) takePlace(row *newExecution) (leave func()) {
 	}
 	select {
 	case s.places <- struct{}{}:
-		s.running.Add(1) // a stop waits for it
+		if !s.running.begin() { // a stop waits for it, unless it is over
+			<-s.places
+			return nil
+		}
 		return func() {
-			s.running.Done()
+			s.running.end()
 			<-s.places
 		}
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/idempotency"
 	"tranche/internal/identity"
 	"tranche/internal/workflow"
 	"tranche/queries"
@@ -148,7 +149,7 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 		return nil, err
 	}
 	e, err := s.runOrStart(ctx, in, input, request, prefer)
-	if e.ID != uuid.Nil {
+	if e.ID != uuid.Nil && !errors.Is(err, idempotency.ErrTaken) { // which undid it
 		noteExecution(ctx, e.ID)
 	}
 	if err != nil {

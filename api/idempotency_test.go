@@ -3,6 +3,7 @@ package api_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/logging"
 	"tranche/internal/seal"
 )
 
@@ -227,5 +229,29 @@ func TestIdempotencyReplaysPreferences(t *testing.T) {
 				require.Equal(t, tc.applied, first.Header.Get("Preference-Applied"))
 			}
 		})
+	}
+}
+
+// A repeated request is logged with the execution of the first, or with none: what it
+// would have begun was undone.
+func TestIdempotencyLogsTheFirstExecution(t *testing.T) {
+	t.Parallel()
+	log := &safeBuffer{}
+	s := apitest.Start(t, func(c *service.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
+	publish(t, c, sumWorkflow)
+	const path = "/v1/workflows/sum/v1/execute"
+	for _, prefer := range []string{"respond-async", ""} {
+		begin := len(log.String())
+		header := apitest.Header{Name: "Prefer", Value: prefer}
+		first := c.Post(t, path, apitest.Raw(`{"a":1}`), key(prefer+"1"), header).Text("executionId")
+		c.Post(t, path, apitest.Raw(`{"a":1}`), key(prefer+"1"), header)
+		c.Post(t, path, apitest.Raw(`{"a":2}`), key(prefer+"1"), header).Expect(http.StatusUnprocessableEntity)
+		require.Eventually(t, func() bool { return strings.Count(log.String()[begin:], path) == 3 }, 10*time.Second, time.Millisecond)
+		for line := range strings.Lines(log.String()[begin:]) {
+			if _, id, ok := strings.Cut(line, `"executionId":"`); ok && strings.Contains(line, path) {
+				require.Equal(t, first, id[:36])
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,10 @@ func TestBudgetOfItemsWithEffects(t *testing.T) {
 	const items = 500 // fewer than run at a time
 	b, counter := counted(t, s, c, tenant, start(t, c, "bureau", ids(many(items)...)))
 	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	// Where there is much other work few share a statement, and time passes between them.
+	b.batches.HoldRecords(items)
+	now := time.Now()
+	b.batches.Clock = func() time.Time { return now }
 	o.gate = make(chan struct{})
 	cost := counter.Of(func() {
 		var group sync.WaitGroup

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -20,13 +19,6 @@ import (
 
 // retentionMonthsMin is longer than any execution may take.
 const retentionMonthsMin = 2
-
-// threadsPerProcessor leaves threads to spare while batches compute on every
-// processor. Go itself looks for what has arrived from the network only when one
-// of its threads has nothing to run, or every 10 ms; with a spare thread, which
-// package batch sees to, a request is met at once, and the kernel lets it run
-// beside the others.
-const threadsPerProcessor = 2
 
 // serveCommand runs the service until it is told to stop.
 type serveCommand struct {
@@ -150,12 +142,11 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener, metr
 	if len(c.exceptions) > 0 {
 		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
 	}
-	processors := runtime.GOMAXPROCS(0)
 	return service.New(ctx, service.Config{
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns, RetentionMonths: c.RetentionMonths,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
 		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies,
-		Processors: processors, ThreadsMax: threadsPerProcessor * processors, Metrics: metrics, Clock: time.Now, Log: log,
+		Metrics: metrics, Clock: time.Now, Log: log,
 	})
 }
 

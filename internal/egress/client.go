@@ -103,19 +103,6 @@ func (c *Client) Report(clock func() time.Time, ended func(outcome string, took 
 	c.clock, c.ended = clock, ended
 }
 
-// ReadThrough has the answers to small requests read through what wrap makes of their
-// connections. It is called before the first Do.
-func (c *Client) ReadThrough(wrap func(net.Conn) net.Conn) {
-	dial := c.transport.dial
-	c.transport.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return wrap(conn), nil
-	}
-}
-
 // Close closes the connections that are kept for later requests.
 func (c *Client) Close() { c.transport.close() }
 

@@ -58,34 +58,6 @@ func (t *transport) keeps() (kept int) {
 	return kept
 }
 
-// Answers are read through what wraps the connections, which are kept all the same.
-func TestAnswersAreReadThroughWhatWraps(t *testing.T) {
-	t.Parallel()
-	server, client, n := counted(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") })
-	var reads atomic.Int64
-	client.ReadThrough(func(conn net.Conn) net.Conn { return readsCounted{conn.(*net.TCPConn), &reads} })
-	for i := range int64(3) {
-		require.Equal(t, "answer", string(get(t, client, server.URL).Body))
-		require.Greater(t, reads.Load(), i)
-		reads.Store(i + 1)
-	}
-	require.EqualValues(t, 1, n.Load())
-
-	server.Close()
-	_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: server.URL})
-	require.ErrorAs(t, err, new(*Error), "nobody answers any more")
-}
-
-type readsCounted struct {
-	*net.TCPConn
-	n *atomic.Int64
-}
-
-func (c readsCounted) Read(p []byte) (int, error) {
-	c.n.Add(1)
-	return c.TCPConn.Read(p)
-}
-
 // A connection serves one request after the other, whatever the answers are like
 // that end where they say.
 func TestConnectionsAreKept(t *testing.T) {

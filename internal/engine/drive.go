@@ -11,7 +11,6 @@ import (
 
 	"tranche/internal/expression"
 	"tranche/internal/fault"
-	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
 
@@ -192,10 +191,7 @@ func (d *drive) start(ctx context.Context, action action) {
 	ctx, cancel := context.WithCancel(ctx)
 	d.effects = append(d.effects, &effect{action.In, action.Task, cancel})
 	run := d.prepare(ctx, action)
-	d.goroutines.Go(func() {
-		defer d.Threads.Do(threads.One)()
-		d.send(run())
-	})
+	d.goroutines.Go(func() { d.send(run()) })
 }
 
 // prepare gives an effect the values of now; what it returns may run beside the

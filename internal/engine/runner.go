@@ -9,7 +9,6 @@ import (
 
 	"tranche/internal/expression"
 	"tranche/internal/fault"
-	"tranche/internal/threads"
 	"tranche/internal/workflow"
 )
 
@@ -27,9 +26,6 @@ type Runner struct {
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
-	// Threads are told of effects that run beside others, and by package execution
-	// of runs that go on when their callers are answered; may be nil.
-	Threads *threads.Threads
 }
 
 // Run is one execution on its way. Drive changes State and nothing else.

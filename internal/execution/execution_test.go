@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/pgtest"
-	"tranche/internal/threads"
 )
 
 const pureTasks = `[
@@ -159,51 +156,6 @@ func TestCallerWhoLeavesStopsNothingWithoutABound(t *testing.T) {
 	e, err = s.Run(ctx, b.request(t, "pure", pureTasks, pureEdges, `{"a":1,"b":2}`), 0)
 	require.NoError(t, err, "nor one without effects")
 	require.Equal(t, "completed", b.status(t, e.ID))
-}
-
-// What runs beside others, and what goes on when its caller is answered, has all of
-// the threads. Not parallel: others would have them too.
-func TestThreadsAreToldOfWhatRunsBesideOthers(t *testing.T) {
-	b := setup(t)
-	s, _ := b.process(t)
-	const most = 3
-	s.Runner.Threads = threads.New(most, true)
-	t.Cleanup(s.Runner.Threads.Leave)
-	threadsAre := func(n int) {
-		t.Helper()
-		require.Eventually(t, func() bool { return runtime.GOMAXPROCS(0) == n }, 30*time.Second, time.Millisecond)
-	}
-	threadsAre(1)
-	run := func(req execution.Request, wait time.Duration) {
-		go func() {
-			_, err := s.Run(context.Background(), req, wait)
-			assert.NoError(t, err)
-		}()
-		<-b.target.called
-	}
-	letGo := func() {
-		close(b.target.let)
-		threadsAre(1)
-		b.target.let = make(chan struct{})
-	}
-
-	answered := b.calling(t, "")
-	run(answered, time.Millisecond)
-	time.Sleep(10 * time.Millisecond)
-	require.Equal(t, 1, runtime.GOMAXPROCS(0), "alone")
-	run(answered, time.Millisecond)
-	threadsAre(most)
-	letGo()
-
-	ask := func(id string) string {
-		return `{"id":"` + id + `","type":"http-request","config":{"method":"POST","url":"` + b.target.URL + `/ask"}}`
-	}
-	beside := b.request(t, "beside", `[`+ask("one")+`,`+ask("two")+`,{"id":"done","type":"end","config":{"output":{}}}]`,
-		`[{"source":"start","target":"one"},{"source":"start","target":"two"},{"source":"one","target":"done"},{"source":"two","target":"done"}]`, `{}`)
-	run(beside, 0)
-	<-b.target.called
-	threadsAre(most)
-	letGo()
 }
 
 // A backoff of more than 5 s holds no process: a job goes on with it then.

@@ -10,7 +10,6 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/threads"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
@@ -47,7 +46,6 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	ended := make(chan ending, 1)
 	go func() {
 		defer s.running.end()
-		defer s.Runner.Threads.Do(threads.One)() // it goes on when the caller is answered
 		e, err := r.complete(s.life)
 		ended <- ending{e, err}
 	}()

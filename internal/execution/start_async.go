@@ -6,7 +6,6 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/fault"
-	"tranche/internal/threads"
 	"tranche/queries"
 )
 
@@ -85,7 +84,6 @@ func (s *Service) takePlace(row *newExecution) (leave func()) {
 // goOn drives an execution that nobody waits for. What it cannot bring to an end it
 // leaves to a job.
 func (r *run) goOn() {
-	defer r.service.Runner.Threads.Do(threads.One)()
 	err := fault.Safely(func() error {
 		_, err := r.complete(r.service.life)
 		return err

@@ -19,14 +19,6 @@ func MemoryBytes(system fs.FS) int64 {
 	return min(group, machine)
 }
 
-// ProcessorsAreBounded reports whether the control group bounds the processor time that
-// the program may use (a container's limit), so that what it uses in vain is not there
-// later. system is the root of the file system.
-func ProcessorsAreBounded(system fs.FS) bool {
-	text, err := fs.ReadFile(system, "sys/fs/cgroup/cpu.max")
-	return err == nil && !strings.HasPrefix(string(text), "max ") // max 100000, or microseconds in so many
-}
-
 // groupMemory is what the control group allows; 0 without a limit, which is written as
 // max.
 func groupMemory(system fs.FS) int64 {

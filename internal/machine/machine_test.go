@@ -33,10 +33,3 @@ func TestMemoryBytes(t *testing.T) {
 		})
 	}
 }
-
-func TestProcessorsAreBounded(t *testing.T) {
-	t.Parallel()
-	require.False(t, ProcessorsAreBounded(fstest.MapFS{}))
-	require.False(t, ProcessorsAreBounded(fstest.MapFS{"sys/fs/cgroup/cpu.max": {Data: []byte("max 100000\n")}}))
-	require.True(t, ProcessorsAreBounded(fstest.MapFS{"sys/fs/cgroup/cpu.max": {Data: []byte("150000 100000\n")}}))
-}

@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -40,8 +38,6 @@ type Config struct {
 	URL string
 	// APIConns and WorkerConns are the sizes of the pools; 0 stands for 20.
 	APIConns, WorkerConns int32
-	// Awake is what the API's connections are read through; nil reads them as they are.
-	Awake func(net.Conn) net.Conn
 	// Log is told when the listening connection is lost. Nil discards.
 	Log *slog.Logger
 }
@@ -63,7 +59,7 @@ type Pools struct {
 // Open makes the pools and checks that the database answers. It fails with
 // fault.Unavailable when it does not.
 func Open(ctx context.Context, config Config) (*Pools, error) {
-	api, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche api", Conns: orDefault(config.APIConns, apiConnsDefault), StatementTimeMax: statementTimeMax, Awake: config.Awake})
+	api, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche api", Conns: orDefault(config.APIConns, apiConnsDefault), StatementTimeMax: statementTimeMax})
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +111,6 @@ type PoolOptions struct {
 	StatementTimeMax time.Duration
 	// Unscoped says what statements see whose context names no tenant.
 	Unscoped Unscoped
-	// Awake is what the connections are read through; nil reads them as they are.
-	Awake func(net.Conn) net.Conn
 }
 
 // NewPool makes a pool whose callers wait at most 5 s for a connection. It does
@@ -144,11 +138,6 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	}
 	config.PrepareConn = prepareConn
 	setConn(config.ConnConfig, options.Name)
-	if options.Awake != nil {
-		config.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-			return options.Awake(conn), nil
-		}
-	}
 	if unscoped.role != "" {
 		config.ConnConfig.RuntimeParams["role"] = unscoped.role
 	}

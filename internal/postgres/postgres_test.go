@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,36 +85,6 @@ func TestConnectionsHaveSettingsOfTheirOwn(t *testing.T) {
 		FROM unnest(ARRAY['search_path', 'client_encoding', 'row_security', 'quote_all_identifiers', 'transaction_isolation', 'timezone'])
 			WITH ORDINALITY AS wanted (name, place)`).Scan(&got))
 	require.Equal(t, "public, UTF8, on, off, read committed, UTC", got)
-}
-
-// counted counts what is read through it.
-type counted struct {
-	net.Conn
-	reads *atomic.Int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	c.reads.Add(1)
-	return c.Conn.Read(p)
-}
-
-func TestTheAPIsConnectionsAreReadAwake(t *testing.T) {
-	t.Parallel()
-	var reads atomic.Int64
-	pools, err := postgres.Open(t.Context(), postgres.Config{
-		URL: pgtest.URL(t), Awake: func(conn net.Conn) net.Conn { return counted{conn, &reads} },
-	})
-	require.NoError(t, err)
-	t.Cleanup(pools.Close)
-	for range 2 {
-		before := reads.Load()
-		_, err = pools.Workers.Exec(t.Context(), "SELECT 1")
-		require.NoError(t, err)
-		require.Equal(t, before, reads.Load())
-		_, err = pools.API.Exec(t.Context(), "SELECT 1")
-		require.NoError(t, err)
-		require.Greater(t, reads.Load(), before)
-	}
 }
 
 func TestConnectionsRefuseAnEncoding(t *testing.T) {

@@ -40,7 +40,7 @@ func (s *Service) Run(ctx context.Context, listener net.Listener, ready func()) 
 	err := s.Start(ctx)
 	if err == nil {
 		failed := make(chan error, 1)
-		go func() { failed <- server.Serve(s.threads.Listener(listener)) }()
+		go func() { failed <- server.Serve(listener) }()
 		ready()
 		select {
 		case err = <-failed:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -27,7 +26,6 @@ import (
 	"tranche/internal/secret"
 	"tranche/internal/storage"
 	"tranche/internal/task"
-	"tranche/internal/threads"
 	"tranche/jobs"
 	"tranche/jobs/workers"
 	"tranche/migrations"
@@ -40,8 +38,6 @@ const (
 	// lingerTime has executions that jobs run, of which there are many, share more
 	// statements: what is accepted meanwhile needs the processors too.
 	lingerTime = 3 * time.Millisecond
-	// largeBodyBytes is what a body may have and still be one thing to do.
-	largeBodyBytes = 64 << 10
 )
 
 // parts are those of the domain.
@@ -75,7 +71,6 @@ func (s *Service) assemble() error {
 	}
 	p := &parts{egress: egress.New(s.config.Egress)}
 	p.egress.Report(s.config.Clock, s.metrics.Call)
-	p.egress.ReadThrough(s.threads.Awake)
 	secrets := secret.New(s.pools.API, s.config.Keys)
 	p.catalog = catalog.New(s.pools.API, task.Types(task.Ports{
 		HTTP: p.egress, Log: s.config.Log, RevealSecret: revealer(secrets),
@@ -115,7 +110,6 @@ func (s *Service) assemble() error {
 		Signer:          storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
 		Pool:            s.pools.API,
 	})
-	s.handler = s.countRequests(s.handler)
 	return nil
 }
 
@@ -123,14 +117,14 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
-		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log, Threads: s.threads},
+		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
 		Callbacks: s.callbacks(), Callers: callers, Linger: linger, Background: drives,
 		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
 	batches := batch.New(batch.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Store: store,
-		Processors: s.config.Processors, Clock: s.config.Clock, Log: s.config.Log,
+		Clock: s.config.Clock, Log: s.config.Log,
 	})
 	schedules := schedule.New(schedule.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Batches: batches,
@@ -142,22 +136,8 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
 }
 
-// countRequests tells the threads of the requests that next answers. A large body is
-// many things to do: what it leaves behind is collected meanwhile.
-func (s *Service) countRequests(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		things := threads.One
-		if r.ContentLength > largeBodyBytes || r.ContentLength < 0 {
-			things = threads.Many
-		}
-		defer s.threads.Do(things)()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// countJob tells the threads, the process and the metrics of a job.
+// countJob reports each job to the failure detector and to the metrics.
 func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
-	defer s.threads.Do(threads.Many)()
 	defer s.process.WorksOn(job.ID)()
 	begun := s.config.Clock()
 	defer func() { s.metrics.Job(job.Kind, err, s.config.Clock().Sub(begun)) }()

@@ -2,11 +2,9 @@ package service
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/postgres"
 	"tranche/internal/seal"
 )
 
@@ -40,58 +37,6 @@ func TestBothSidesKnowTheCallers(t *testing.T) {
 	t.Parallel()
 	s := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll})
 	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
-}
-
-// The threads of the process know what there is to do: requests and jobs, and what
-// executions add to them.
-func TestThreadsAreToldOfRequestsAndJobs(t *testing.T) {
-	t.Parallel()
-	const most = 3
-	s := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll, ThreadsMax: most})
-	threadsAre := func(n int) {
-		t.Helper()
-		require.Eventually(t, func() bool { return runtime.GOMAXPROCS(0) == n }, 30*time.Second, time.Millisecond)
-	}
-	threadsAre(1)
-
-	var handlers sync.WaitGroup
-	serve := func(announced int64) (end func()) {
-		read, write := io.Pipe()
-		request := httptest.NewRequest(http.MethodPost, "/identity/resources/auth/v1/api-token", read)
-		request.ContentLength = announced
-		handlers.Go(func() { s.Handler().ServeHTTP(httptest.NewRecorder(), request) })
-		_, err := write.Write([]byte(" ")) // until it is read
-		require.NoError(t, err)
-		return func() { _ = write.Close() }
-	}
-	first := serve(largeBodyBytes)
-	time.Sleep(10 * time.Millisecond)
-	require.Equal(t, 1, runtime.GOMAXPROCS(0), "alone")
-	second := serve(1)
-	threadsAre(most)
-	first()
-	second()
-	handlers.Wait()
-	threadsAre(1)
-
-	for _, announced := range []int64{largeBodyBytes + 1, -1} {
-		end := serve(announced)
-		threadsAre(most)
-		end()
-		handlers.Wait()
-		threadsAre(1)
-	}
-
-	require.NoError(t, s.Start(t.Context()))
-	time.Sleep(100 * time.Millisecond)
-	threadsAre(1)
-	_, err := s.pools.Queue.Exec(postgres.AsSystem(t.Context()), `INSERT INTO river.river_job (kind, queue, max_attempts, args)
-		VALUES ('task_execution', 'execution', 1, jsonb_build_object('tenant_id', gen_random_uuid(), 'execution_id', gen_random_uuid()))`)
-	require.NoError(t, err)
-	threadsAre(most)
-	threadsAre(1)
-	require.Same(t, s.threads, s.parts.requests.executions.Runner.Threads)
-	require.Same(t, s.threads, s.parts.background.executions.Runner.Threads)
 }
 
 // What is accepted is executed by processes that work: by the one that accepted it, beside

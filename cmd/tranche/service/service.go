@@ -4,7 +4,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,13 +20,11 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
-	"tranche/internal/machine"
 	"tranche/internal/message"
 	"tranche/internal/metrics"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/seal"
-	"tranche/internal/threads"
 	"tranche/jobs"
 	"tranche/jobs/workers"
 	"tranche/migrations"
@@ -85,13 +80,6 @@ type Config struct {
 	// Senders are the ways by which one-time passwords go out.
 	Senders message.Senders
 
-	// Processors is on how many processors batches may compute at a time; 0 is on
-	// all that Go uses at the start.
-	Processors int
-	// ThreadsMax is on how many threads Go runs while there is more than one thing
-	// to do, and on one otherwise; 0 leaves them alone.
-	ThreadsMax int
-
 	// Metrics is where Prometheus reads what the process did (/metrics, to anybody who
 	// comes); nil is nowhere. Stop closes it.
 	Metrics net.Listener
@@ -114,8 +102,7 @@ type Service struct {
 	handler  http.Handler
 	shown    *http.Server // of the metrics; nil before Start, and where nobody reads them
 
-	threads   *threads.Threads // nil where they are left alone
-	listening *listening       // nil before Start
+	listening *listening // nil before Start
 }
 
 // New connects the parts. It fails with migrations.ErrBehind, ErrAhead or ErrLZ4
@@ -127,17 +114,12 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	if config.Issuer == "" {
 		config.Issuer = localIssuer
 	}
-	config.Processors = cmp.Or(config.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{config: config, metrics: metrics.New()}
 	defer func() {
 		if err != nil {
 			s.close(context.WithoutCancel(ctx))
 		}
 	}()
-	if config.ThreadsMax > 0 {
-		spare := runtime.NumCPU() > 1 && !machine.ProcessorsAreBounded(os.DirFS("/"))
-		s.threads = threads.New(config.ThreadsMax, spare)
-	}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -170,7 +152,7 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 func (s *Service) connect(ctx context.Context) (err error) {
 	s.pools, err = postgres.Open(ctx, postgres.Config{
 		URL: s.config.DatabaseURL, APIConns: s.config.APIConns, WorkerConns: s.config.WorkerConns,
-		Awake: s.threads.Awake, Log: s.config.Log,
+		Log: s.config.Log,
 	})
 	if err != nil {
 		return err
@@ -263,9 +245,6 @@ func (s *Service) close(ctx context.Context) {
 	}()
 	if s.parts != nil {
 		s.parts.egress.Close()
-	}
-	if s.threads != nil {
-		s.threads.Leave()
 	}
 	select {
 	case <-closed:

@@ -14,7 +14,7 @@ ORDER BY c.first_item LIMIT @chunks_max;
 -- lets it begin or wants it cancelled. No row: its items are recorded.
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
-    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.attempt, b.workflow_id, b.custom_input, b.is_test,
+    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -77,7 +77,7 @@ RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_f
 -- have run (its token), and who runs them.
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
-    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.attempt, b.workflow_id, b.custom_input, b.is_test,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches b
 LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer
@@ -140,7 +140,7 @@ FROM whole CROSS JOIN LATERAL (
     FROM (SELECT unnest(whole.item_indexes) AS item_index, unnest(whole.row_numbers) AS row_number, unnest(whole.file_names) AS file_name, unnest(whole.inputs) AS input) AS i
     WHERE i.item_index >= @moved_from::integer) AS moved;
 
--- name: BatchChunkDelete :execrows
+-- name: BatchChunkDelete :exec
 -- Removes a chunk all of whose items are recorded, unless another has taken it.
 DELETE FROM batch_chunks
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;

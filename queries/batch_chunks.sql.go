@@ -75,7 +75,7 @@ func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCo
 	return i, err
 }
 
-const batchChunkDelete = `-- name: BatchChunkDelete :execrows
+const batchChunkDelete = `-- name: BatchChunkDelete :exec
 DELETE FROM batch_chunks
 WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
 `
@@ -88,23 +88,20 @@ type BatchChunkDeleteParams struct {
 }
 
 // Removes a chunk all of whose items are recorded, unless another has taken it.
-func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, batchChunkDelete,
+func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkDeleteParams) error {
+	_, err := db.Exec(ctx, batchChunkDelete,
 		arg.TenantID,
 		arg.BatchID,
 		arg.FirstItem,
 		arg.Token,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const batchChunkGet = `-- name: BatchChunkGet :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.attempt, b.workflow_id, b.custom_input, b.is_test,
+    c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin,
     (b.status = 'processing' AND b.cancel_requested_at IS NOT NULL)::boolean AS is_cancelled
 FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id
@@ -127,7 +124,6 @@ type BatchChunkGetRow struct {
 	RowNumbers  []int32
 	FileNames   []string
 	Inputs      []string
-	Attempt     int32
 	WorkflowID  uuid.UUID
 	CustomInput []byte
 	IsTest      bool
@@ -154,7 +150,6 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 		&i.RowNumbers,
 		&i.FileNames,
 		&i.Inputs,
-		&i.Attempt,
 		&i.WorkflowID,
 		&i.CustomInput,
 		&i.IsTest,
@@ -436,7 +431,7 @@ func (q *Queries) BatchChunkLetGo(ctx context.Context, db DBTX, arg BatchChunkLe
 const batchChunkLook = `-- name: BatchChunkLook :one
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.attempt, b.workflow_id, b.custom_input, b.is_test,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
     (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches b
 LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $2::integer
@@ -455,7 +450,6 @@ type BatchChunkLookRow struct {
 	HolderID    *uuid.UUID
 	HolderLives bool
 	IsWaiting   bool
-	Attempt     int32
 	WorkflowID  uuid.UUID
 	CustomInput []byte
 	IsTest      bool
@@ -477,7 +471,6 @@ func (q *Queries) BatchChunkLook(ctx context.Context, db DBTX, arg BatchChunkLoo
 		&i.HolderID,
 		&i.HolderLives,
 		&i.IsWaiting,
-		&i.Attempt,
 		&i.WorkflowID,
 		&i.CustomInput,
 		&i.IsTest,

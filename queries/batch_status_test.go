@@ -81,23 +81,23 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 		"end processing": {[]string{"processing"}, whenever, func(tx pgx.Tx) error {
 			return q.BatchProcessed(t.Context(), tx, queries.BatchProcessedParams{TenantID: tenantID, ID: id})
 		}},
-		"replace the draft": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &draft, NewPackageID: another})
+		"begin a package": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {
+			_, err := q.BatchPackageBegin(t.Context(), tx, queries.BatchPackageBeginParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &draft, NewPackageID: another})
 			return err
 		}},
-		"replace the draft of another attempt": {nil, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 2, OldPackageID: &draft, NewPackageID: another})
+		"begin a package for another attempt": {nil, whenever, func(tx pgx.Tx) error {
+			_, err := q.BatchPackageBegin(t.Context(), tx, queries.BatchPackageBeginParams{TenantID: tenantID, ID: id, Attempt: 2, OldPackageID: &draft, NewPackageID: another})
 			return err
 		}},
-		"replace another's draft": {nil, whenever, func(tx pgx.Tx) error {
-			_, err := q.BatchDraftPackageReplace(t.Context(), tx, queries.BatchDraftPackageReplaceParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &another, NewPackageID: another})
+		"replace a package of another writer": {nil, whenever, func(tx pgx.Tx) error {
+			_, err := q.BatchPackageBegin(t.Context(), tx, queries.BatchPackageBeginParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &another, NewPackageID: another})
 			return err
 		}},
 		"complete": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {
 			_, err := q.BatchComplete(t.Context(), tx, queries.BatchCompleteParams{TenantID: tenantID, ID: id, PackageID: draft})
 			return err
 		}},
-		"complete with another's draft": {nil, whenever, func(tx pgx.Tx) error {
+		"complete with a package of another writer": {nil, whenever, func(tx pgx.Tx) error {
 			_, err := q.BatchComplete(t.Context(), tx, queries.BatchCompleteParams{TenantID: tenantID, ID: id, PackageID: another})
 			return err
 		}},

@@ -91,15 +91,9 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt
     validated_items, items_total, items_completed, items_failed, items_source_failed, created_at
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: BatchDraftPackageBegin :one
--- No row: the batch has a draft, or it is paused, or its items do not run any more, or
--- it is at another attempt.
-UPDATE execution_batches SET draft_package_id = @package_id::uuid
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND attempt = @attempt AND draft_package_id IS NULL
-RETURNING input_columns, output_columns;
-
--- name: BatchDraftPackageReplace :execrows
--- No row: another process has taken the writing over, or the batch is at another attempt.
+-- name: BatchPackageBegin :execrows
+-- Makes a package the one that is being written for the batch. No row: another process
+-- has begun another, or the batch is at another attempt.
 UPDATE execution_batches SET draft_package_id = @new_package_id::uuid, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND attempt = @attempt
   AND draft_package_id IS NOT DISTINCT FROM sqlc.narg('old_package_id')::uuid;

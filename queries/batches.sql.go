@@ -93,67 +93,6 @@ func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams)
 	return count, err
 }
 
-const batchDraftPackageBegin = `-- name: BatchDraftPackageBegin :one
-UPDATE execution_batches SET draft_package_id = $1::uuid
-WHERE tenant_id = $2 AND id = $3 AND status = 'processing' AND attempt = $4 AND draft_package_id IS NULL
-RETURNING input_columns, output_columns
-`
-
-type BatchDraftPackageBeginParams struct {
-	PackageID uuid.UUID
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Attempt   int32
-}
-
-type BatchDraftPackageBeginRow struct {
-	InputColumns  []string
-	OutputColumns []string
-}
-
-// No row: the batch has a draft, or it is paused, or its items do not run any more, or
-// it is at another attempt.
-func (q *Queries) BatchDraftPackageBegin(ctx context.Context, db DBTX, arg BatchDraftPackageBeginParams) (BatchDraftPackageBeginRow, error) {
-	row := db.QueryRow(ctx, batchDraftPackageBegin,
-		arg.PackageID,
-		arg.TenantID,
-		arg.ID,
-		arg.Attempt,
-	)
-	var i BatchDraftPackageBeginRow
-	err := row.Scan(&i.InputColumns, &i.OutputColumns)
-	return i, err
-}
-
-const batchDraftPackageReplace = `-- name: BatchDraftPackageReplace :execrows
-UPDATE execution_batches SET draft_package_id = $1::uuid, updated_at = now()
-WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing' AND attempt = $4
-  AND draft_package_id IS NOT DISTINCT FROM $5::uuid
-`
-
-type BatchDraftPackageReplaceParams struct {
-	NewPackageID uuid.UUID
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Attempt      int32
-	OldPackageID *uuid.UUID
-}
-
-// No row: another process has taken the writing over, or the batch is at another attempt.
-func (q *Queries) BatchDraftPackageReplace(ctx context.Context, db DBTX, arg BatchDraftPackageReplaceParams) (int64, error) {
-	result, err := db.Exec(ctx, batchDraftPackageReplace,
-		arg.NewPackageID,
-		arg.TenantID,
-		arg.ID,
-		arg.Attempt,
-		arg.OldPackageID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const batchFed = `-- name: BatchFed :exec
 UPDATE execution_batches SET status = 'processing', fed_until = $1, chunks_fed_until = $2,
     items_enqueued = items_enqueued + $3::integer, updated_at = now()
@@ -544,6 +483,36 @@ func (q *Queries) BatchNoticeAdd(ctx context.Context, db DBTX, arg BatchNoticeAd
 		arg.Source,
 	)
 	return err
+}
+
+const batchPackageBegin = `-- name: BatchPackageBegin :execrows
+UPDATE execution_batches SET draft_package_id = $1::uuid, updated_at = now()
+WHERE tenant_id = $2 AND id = $3 AND status = 'post_processing' AND attempt = $4
+  AND draft_package_id IS NOT DISTINCT FROM $5::uuid
+`
+
+type BatchPackageBeginParams struct {
+	NewPackageID uuid.UUID
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	Attempt      int32
+	OldPackageID *uuid.UUID
+}
+
+// Makes a package the one that is being written for the batch. No row: another process
+// has begun another, or the batch is at another attempt.
+func (q *Queries) BatchPackageBegin(ctx context.Context, db DBTX, arg BatchPackageBeginParams) (int64, error) {
+	result, err := db.Exec(ctx, batchPackageBegin,
+		arg.NewPackageID,
+		arg.TenantID,
+		arg.ID,
+		arg.Attempt,
+		arg.OldPackageID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchPause = `-- name: BatchPause :execrows

@@ -12,7 +12,7 @@
 // The life of a batch is in this order: Start (start.go), PreProcess
 // (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
 // chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
-// the output package (draft*.go, while items run; PostProcess, postprocess.go).
+// the output package (PostProcess, postprocess.go).
 // control.go, cancel.go and retry.go intervene; turns.go says whose turn it is, and
 // circuit.go has items wait whose target is down. Files are read by package itemfile,
 // and written by report.go.
@@ -88,7 +88,7 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much of the work that keeps a processor busy is done at a time.
 	turns *turns
-	// recording bounds how many chunks are recorded or put into a package at a time:
+	// recording bounds how many chunks are recorded at a time:
 	// their items are in memory, and each keeps a process of PostgreSQL busy, for which
 	// single calls would wait. There are as many as turns, so that others compute
 	// meanwhile; but while callers come to this process, a chunk keeps its turn until
@@ -98,7 +98,6 @@ type Service struct {
 	calling    *turns
 	crew       crew // that runs them
 	columns    knownColumns
-	drafts     drafts
 	circuits   circuits
 	heldChunks heldChunks
 }
@@ -109,7 +108,6 @@ func New(c Config) *Service {
 	s := &Service{
 		Config: c, q: queries.New(),
 		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed), crew: make(crew),
-		drafts: drafts{batches: map[uuid.UUID]*draft{}},
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

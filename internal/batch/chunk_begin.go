@@ -63,15 +63,12 @@ type chunkRun struct {
 	*heldChunk           // the chunk; nil where there is none or nothing of it may begin
 	came       int       // its rank among those of the batch that wait for places (turns)
 	lookedAt   time.Time // when it was last known that items may begin
-	draft      *draft
 
 	running       sync.WaitGroup
 	mu            sync.Mutex
-	recorded      int      // items of the chunk that are executions now
-	ended         []*ended // of the items of the chunk, as far as they were recorded with their end
-	endBytes      int      // of all of those
-	heldElsewhere bool     // a process that lives holds an item
-	err           error    // a *DownError only if there is no other
+	recorded      int   // items of the chunk that are executions now
+	heldElsewhere bool  // a process that lives holds an item
+	err           error // a *DownError only if there is no other
 }
 
 // runChunk runs the items of a chunk: in memory, if they have no effects and none
@@ -101,9 +98,6 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 		if err != nil || r.heldChunk == nil {
 			return execution.HeldElsewhere, err
 		}
-		r.ended = make([]*ended, len(r.row.ItemIndexes))
-		r.draft = s.joinDraft(ctx, run.TenantID, run.BatchID, look.Attempt)
-		defer r.draft.leave()
 	}
 	isFirst := look.IsWaiting && look.Token == nil
 	func() {
@@ -262,13 +256,7 @@ func (r *chunkRun) end(ctx context.Context) {
 	switch {
 	case r.heldChunk == nil:
 	case r.recorded == len(r.row.ItemIndexes):
-		wasHeld, err := r.remove(ctx)
-		r.note(execution.Held, err)
-		if wasHeld && len(r.ended) > 0 {
-			r.draft.add(ctx, newDraftPage(&chunkRows{
-				itemIndexes: r.row.ItemIndexes, rowNumbers: r.row.RowNumbers, fileNames: r.row.FileNames, inputs: r.row.Inputs,
-			}, r.ended))
-		}
+		r.note(execution.Held, r.remove(ctx))
 	default:
 		r.note(execution.Held, r.letGo(ctx))
 	}

@@ -141,18 +141,13 @@ func (h *heldChunk) letGo(ctx context.Context) error {
 	})
 }
 
-// remove removes the chunk, all of whose items are recorded. If it was held until
-// then, what is recorded is what came of them here; this is not known of the last
-// chunks of a batch, which may be removed with its end.
-func (h *heldChunk) remove(ctx context.Context) (wasHeld bool, err error) {
-	err = h.giveBack(ctx, func(ctx context.Context) error {
-		chunks, err := h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{
+// remove removes the chunk, all of whose items are recorded.
+func (h *heldChunk) remove(ctx context.Context) error {
+	return h.giveBack(ctx, func(ctx context.Context) error {
+		return h.q.BatchChunkDelete(ctx, h.Pool, queries.BatchChunkDeleteParams{
 			TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token,
 		})
-		wasHeld = chunks > 0
-		return err
 	})
-	return wasHeld && err == nil, err
 }
 
 func (h *heldChunk) giveBack(ctx context.Context, write func(context.Context) error) error {

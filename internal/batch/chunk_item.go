@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/queries"
 )
@@ -50,23 +49,7 @@ func (it *chunkItem) record(ctx context.Context, f *execution.Finished) error {
 		return err
 	}
 	it.noteWritten()
-	it.keepEnd()
 	return nil
-}
-
-// keepEnd keeps what came of the item for the package, unless the chunk is too large
-// for that.
-func (it *chunkItem) keepEnd() {
-	it.mu.Lock()
-	defer it.mu.Unlock()
-	if it.endBytes += it.end.size(); !it.draft.isOpen() || it.endBytes > pageBytesMax {
-		clear(it.ended)
-		return
-	}
-	f := it.end.Finished
-	it.ended[it.at] = &ended{Finished: &execution.Finished{
-		ID: f.ID, ResultText: f.ResultText, Outcome: &engine.Outcome{Status: f.Outcome.Status, StatusCode: f.Outcome.StatusCode},
-	}}
 }
 
 // noteWritten counts the item among the recorded ones if it is one.

@@ -58,8 +58,6 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 	if c.row.Token != nil {
 		return execution.HeldElsewhere, nil
 	}
-	d := s.joinDraft(ctx, tenantID, batchID, c.row.Attempt)
-	defer d.leave()
 	c.plan = plan // the latest version of a workflow that it runs may have got effects meanwhile
 	custom, err := customOf(batchID, c.row.CustomInput)
 	if err != nil {
@@ -90,15 +88,10 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		items = append(items, item)
 		size += item.size()
 	}
-	page := newDraftPage(&chunkRows{
-		itemIndexes: c.row.ItemIndexes, rowNumbers: c.row.RowNumbers, fileNames: c.row.FileNames, inputs: c.row.Inputs,
-	}, items)
-	d.prepare(ctx, page)
 	isRecorded, err := s.recordInTurn(ctx, c, items, leave)
 	if err != nil || !isRecorded {
 		return execution.HeldElsewhere, err
 	}
-	d.add(ctx, page)
 	return execution.Held, nil
 }
 

@@ -117,16 +117,6 @@ func (k *knownColumns) unseen(batchID uuid.UUID, items []*ended) []string {
 	return slices.Clone(known.names[n:])
 }
 
-// of returns the output columns of a batch that are known to be recorded.
-func (k *knownColumns) of(batchID uuid.UUID) []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if recorded := k.batches[batchID]; recorded != nil {
-		return slices.Clone(recorded.names)
-	}
-	return nil
-}
-
 // note remembers columns that are recorded now.
 func (k *knownColumns) note(batchID uuid.UUID, columns []string) {
 	if len(columns) == 0 {

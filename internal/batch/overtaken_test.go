@@ -97,41 +97,33 @@ func TestChunkIsNotLeftToTheDead(t *testing.T) {
 	}
 }
 
-// A draft that a dead process replaces by what it committed late, while it is finished
-// here, does not leave the batch without whoever writes its output.
-func TestOutputIsNotLeftToTheDead(t *testing.T) {
+// A writer that is overtaken before it records its package begins again: for the next
+// attempt of the batch, or after a dead writer whose commit arrived late.
+func TestOutputWriterBeginsAgainWhenOvertaken(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
-	d := newDrafting(t, s, draftedPure, func(c *apitest.Caller) map[string]any { return draftedFile(t, c, nil) })
-	for _, run := range d.runs {
-		d.run(t.Context(), t, d.stages, run)
+	for name, of := range map[string]struct {
+		change  string
+		attempt int
+	}{
+		"next attempt": {"UPDATE execution_batches SET attempt = 2 WHERE id = $1", 2},
+		"late commit of a dead writer": {`WITH package AS (INSERT INTO packages (id, tenant_id, kind) SELECT '0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11', tenant_id, 'output' FROM execution_batches WHERE id = $1)
+			UPDATE execution_batches SET draft_package_id = '0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11' WHERE id = $1`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tenant := s.Tenant(t)
+			c := tenant.As(t, identity.RoleAdmin)
+			publish(t, c, affordability)
+			b := stagesOf(t, s, c, tenant.ID, start(t, c, "affordability", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}))
+			_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET status = 'post_processing' WHERE id = $1", b.id)
+			require.NoError(t, err)
+			b.overtake(t, func() error { return b.batches.PostProcess(t.Context(), b.tenantID, b.id) }, of.change, b.id)
+			r := b.record(t)
+			require.Equal(t, string(batch.StatusComplete), r.Status)
+			require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["manifest.json"], fmt.Sprintf(`"attempt": %d`, of.attempt))
+		})
 	}
-	require.Equal(t, "post_processing", d.record(t).Status)
-	draft, _ := d.draft(t)
-	require.NotNil(t, draft)
-	d.overtake(t, func() error { return d.batches.PostProcess(t.Context(), d.tenantID, d.id) },
-		`WITH package AS (INSERT INTO packages (id, tenant_id, kind) SELECT $1, tenant_id, kind FROM packages WHERE id = $3)
-		UPDATE execution_batches SET draft_package_id = $1 WHERE id = $2 AND draft_package_id = $3`, uuid.Must(uuid.NewV7()), d.id, draft)
-	r := d.record(t)
-	require.Equal(t, string(batch.StatusComplete), r.Status)
-	require.Len(t, table(t, files(t, d.caller, *r.Outputs.Post.PackageID)["results.csv"]), draftedItems)
-}
-
-// Whoever is about to write the output of an attempt, and sleeps until there is another,
-// writes that one's.
-func TestOutputIsWrittenForItsAttempt(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
-	tenant := s.Tenant(t)
-	c := tenant.As(t, identity.RoleAdmin)
-	publish(t, c, affordability)
-	b := stagesOf(t, s, c, tenant.ID, start(t, c, "affordability", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}))
-	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET status = 'post_processing' WHERE id = $1", b.id)
-	require.NoError(t, err)
-	b.overtake(t, func() error { return b.batches.PostProcess(t.Context(), b.tenantID, b.id) }, "UPDATE execution_batches SET attempt = 2 WHERE id = $1", b.id)
-	r := b.record(t)
-	require.Equal(t, string(batch.StatusComplete), r.Status)
-	require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["manifest.json"], `"attempt": 2`)
 }
 
 // Whoever reads for an attempt that was given up while it slept leaves the attempt after
@@ -228,28 +220,4 @@ func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE item_index = 1 AND status = 'pending'"))
 		})
 	}
-}
-
-// A draft that is to be begun in one attempt, by who sleeps until the next, is not begun in
-// that: it has what came of the items in the attempt before.
-func TestDraftIsBegunInItsAttempt(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
-	d := newDrafting(t, s, draftedPure, func(c *apitest.Caller) map[string]any { return draftedFile(t, c, nil) })
-	d.stall(t, func() error {
-		_, err := d.batches.RunItems(t.Context(), d.runs[0])
-		return err
-	}, func() {
-		require.Eventually(t, func() bool {
-			return d.count(t, fmt.Sprintf("SELECT count(*) FROM batch_chunks WHERE batch_id = '%s' AND first_item = 0", d.id)) == 0
-		}, waitMax, tick, "its items are recorded")
-		_, err := s.Pool.Exec(t.Context(), `WITH again AS (UPDATE execution_payloads p SET result = replace(p.result::text, 'it, ', 'once more, ')::json
-				FROM executions e WHERE e.id = p.execution_id AND e.batch_id = $1 AND e.status = 'failed')
-			UPDATE execution_batches SET attempt = 2 WHERE id = $1`, d.id)
-		require.NoError(t, err)
-	}, "LOCK TABLE packages IN SHARE ROW EXCLUSIVE MODE")
-	for _, run := range d.runs[1:] {
-		d.run(t.Context(), t, d.stages, run)
-	}
-	require.False(t, d.complete(t, d.another(t)))
 }

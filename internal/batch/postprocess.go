@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/fault"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 	"tranche/queries"
@@ -34,21 +32,7 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if Status(row.Status) != StatusPostProcessing {
 		return nil
 	}
-	if d := s.takeDraft(ctx, &row); d != nil {
-		err := d.finish(ctx)
-		if err == nil {
-			err = s.writePackage(ctx, tenantID, &row, d.report, d.next)
-		}
-		err = s.unlessOvertaken(ctx, tenantID, batchID, d.report.packageID, err)
-		if errors.Is(err, errOvertaken) {
-			return s.postProcess(ctx, tenantID, batchID) // for the same reason as below
-		}
-		if err == nil || ctx.Err() != nil || errors.Is(err, fault.Unavailable) {
-			return err
-		}
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "an output package is written anew", slog.String("executionBatchId", batchID.String()), slog.Any("error", err))
-	}
-	r, err := s.replaceDraft(ctx, tenantID, &row)
+	r, err := s.beginPackage(ctx, tenantID, &row)
 	if errors.Is(err, errOvertaken) {
 		// Another writer began in between. It may be one that was cut off while its
 		// commit was on its way, so this one begins after it.
@@ -57,16 +41,15 @@ func (s *Service) postProcess(ctx context.Context, tenantID, batchID uuid.UUID) 
 	if err != nil {
 		return err
 	}
-	if err = r.begin(row.InputColumns, row.OutputColumns); err == nil {
-		err = s.writePackage(ctx, tenantID, &row, r, 0)
-	}
-	return s.unlessOvertaken(ctx, tenantID, batchID, r.packageID, err)
+	return s.unlessOvertaken(ctx, tenantID, batchID, r.packageID, s.writePackage(ctx, tenantID, &row, r))
 }
 
-// writePackage writes the items from next on to a report, which has those before,
-// and completes it.
-func (s *Service) writePackage(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow, r *report, next int32) error {
-	if err := s.writeItems(ctx, tenantID, row.ID, next, row.ItemsTotal, r); err != nil {
+// writePackage writes all items to a report and completes it.
+func (s *Service) writePackage(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow, r *report) error {
+	if err := r.begin(row.InputColumns, row.OutputColumns); err != nil {
+		return fmt.Errorf("begin the results of batch %s: %w", row.ID, err)
+	}
+	if err := s.writeItems(ctx, tenantID, row.ID, row.ItemsTotal, r); err != nil {
 		return fmt.Errorf("write the results of batch %s: %w", row.ID, err)
 	}
 	if err := r.writeManifest(row, s.Clock()); err != nil {
@@ -75,11 +58,9 @@ func (s *Service) writePackage(ctx context.Context, tenantID uuid.UUID, row *que
 	return s.complete(ctx, tenantID, row.ID, r)
 }
 
-// unlessOvertaken returns the error of a writer, unless what it writes is no
-// longer the batch's: another writer, as after a pause, has removed it. A package that
-// this one began can be replaced only by one that found it there, so that one's job
-// came after this one's and goes on with the batch, whoever dies. Of a draft that this
-// one took over that is not so.
+// unlessOvertaken returns the error of a writer, or errOvertaken if another writer has
+// replaced its package. Only a writer that saw this one's package can replace it, so the
+// job of that writer came later and goes on with the batch.
 func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packageID uuid.UUID, err error) error {
 	if err == nil {
 		return nil
@@ -91,14 +72,14 @@ func (s *Service) unlessOvertaken(ctx context.Context, tenantID, batchID, packag
 	return err
 }
 
-// replaceDraft gives the batch a new package to be written, and removes the one
-// that was not completed.
-func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow) (r *report, err error) {
+// beginPackage records a new package as the one that is being written for the batch, and
+// deletes the package that an earlier writer did not complete.
+func (s *Service) beginPackage(ctx context.Context, tenantID uuid.UUID, row *queries.BatchGetForReportRow) (r *report, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if r, err = s.newReport(ctx, tx, tenantID); err != nil {
 			return err
 		}
-		rows, err := s.q.BatchDraftPackageReplace(ctx, tx, queries.BatchDraftPackageReplaceParams{
+		rows, err := s.q.BatchPackageBegin(ctx, tx, queries.BatchPackageBeginParams{
 			TenantID: tenantID, ID: row.ID, Attempt: row.Attempt, NewPackageID: r.packageID, OldPackageID: row.DraftPackageID,
 		})
 		if err != nil {
@@ -115,11 +96,11 @@ func (s *Service) replaceDraft(ctx context.Context, tenantID uuid.UUID, row *que
 	return r, err
 }
 
-// writeItems reads pages of results, from the item first on, and formats them,
-// several at a time and each a turn, and writes them in their order.
-func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, first, total int32, r *report) error {
+// writeItems reads pages of results and formats them, several at a time and each a
+// turn, and writes them in their order.
+func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, total int32, r *report) error {
 	return inOrder(ctx, pagesAhead, func(yield func(queries.BatchItemsListResultsParams) error) error {
-		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID, FirstItem: first}
+		page := queries.BatchItemsListResultsParams{TenantID: tenantID, BatchID: batchID}
 		for ; page.FirstItem < total; page.FirstItem = page.EndItem {
 			page.EndItem = page.FirstItem + r.pageItems()
 			if err := yield(page); err != nil {

@@ -1,50 +1,32 @@
-package itemfile
+package xlsx
 
 import (
 	"archive/zip"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"slices"
 	"strings"
 )
 
-// Limits of a spreadsheet, of which the texts are held in memory, and within a
-// .gz the file: a ZIP archive is read from its end. A million rows, which is all
-// that a sheet can have, of a dozen columns unpack to less than this.
-const (
-	sheetFileBytesMax     = 64 << 20
-	sheetUnpackedBytesMax = 1 << 30
-	sheetTextBytesMax     = 64 << 20
-)
-
-var (
-	errSheetTooLarge = fmt.Errorf("the spreadsheet is larger than %d bytes when it is unpacked", sheetUnpackedBytesMax)
-	errSheetTexts    = fmt.Errorf("the spreadsheet has more than %d bytes of texts; a .csv may have more", sheetTextBytesMax)
-	errNotSheet      = errors.New("this is not a spreadsheet of the format .xlsx, or it is broken or cut off")
-)
-
-// workbook is an opened spreadsheet of the format .xlsx (ECMA-376): what its
-// cells stand on.
+// workbook is the archive of a spreadsheet and the parts that all cells use.
 type workbook struct {
-	parts      map[string]*zip.File // by their names in lower case
+	parts      map[string]*zip.File // by name in lower case
 	left       int64                // bytes that may still be unpacked
-	sheet      string               // the part of the first visible sheet; empty for none
+	sheet      string               // the part of the first visible sheet; empty if there is none
 	isDate1904 bool
-	texts      []string // which cells refer to by number
-	dateStyles []bool   // by number: cells of this style show a date
+	texts      []string // shared texts; cells refer to them by number
+	dateStyles []bool   // by style number: cells of the style show a date
 }
 
-// openWorkbook reads everything but the cells. Errors are errNotSheet,
-// errSheetTooLarge, errSheetTexts or those of the parsers.
+// openWorkbook reads all parts except the sheets.
 func openWorkbook(content io.ReaderAt, size int64) (*workbook, error) {
 	archive, err := zip.NewReader(content, size)
 	if err != nil {
-		return nil, errNotSheet
+		return nil, ErrFormat
 	}
-	b := &workbook{parts: make(map[string]*zip.File, len(archive.File)), left: sheetUnpackedBytesMax}
+	b := &workbook{parts: make(map[string]*zip.File, len(archive.File)), left: unpackedBytesMax}
 	for _, part := range archive.File {
 		b.parts[strings.ToLower(part.Name)] = part
 	}
@@ -61,7 +43,7 @@ func openWorkbook(content io.ReaderAt, size int64) (*workbook, error) {
 	return b, b.read(main)
 }
 
-// read reads the main part and those that it refers to.
+// read reads the main part and the parts that it refers to.
 func (b *workbook) read(main string) error {
 	var book struct {
 		Properties struct {
@@ -108,10 +90,11 @@ type relationship struct {
 	Target string `xml:"Target,attr"`
 }
 
-// is reports whether it leads to a part of a kind, in either edition of the format.
+// is reports whether the relationship leads to a part of a kind, in either edition
+// of the format.
 func (r relationship) is(kind string) bool { return strings.HasSuffix(r.Type, "/"+kind) }
 
-// part is the name of the part that it leads to from the given one.
+// part returns the name of the target; from is the part with the relationship.
 func (r relationship) part(from string) string {
 	if absolute, ok := strings.CutPrefix(r.Target, "/"); ok {
 		return absolute
@@ -119,7 +102,7 @@ func (r relationship) part(from string) string {
 	return path.Join(path.Dir(from), r.Target)
 }
 
-// relationships are those of a part; of the whole for the empty name.
+// relationships returns those of a part. The empty name means the whole archive.
 func (b *workbook) relationships(of string) ([]relationship, error) {
 	name := path.Join(path.Dir(of), "_rels", path.Base(of)+".rels")
 	if of == "" {
@@ -143,19 +126,19 @@ func (b *workbook) decode(name string, into any) error {
 func (b *workbook) open(name string) (io.ReadCloser, error) {
 	part, ok := b.parts[strings.ToLower(name)]
 	if !ok {
-		return nil, errNotSheet
+		return nil, ErrFormat
 	}
 	if part.UncompressedSize64 > uint64(b.left) {
-		return nil, errSheetTooLarge
+		return nil, errUnpackedMax
 	}
 	content, err := part.Open()
 	if err != nil {
-		return nil, errNotSheet
+		return nil, ErrFormat
 	}
 	return &unpacking{ReadCloser: content, book: b}, nil
 }
 
-// unpacking bounds what is unpacked in all, whatever the archive announces.
+// unpacking limits how much is unpacked in total, whatever sizes the archive states.
 type unpacking struct {
 	io.ReadCloser
 	book *workbook
@@ -164,14 +147,14 @@ type unpacking struct {
 // Read implements io.Reader.
 func (u *unpacking) Read(p []byte) (int, error) {
 	if u.book.left <= 0 {
-		return 0, errSheetTooLarge
+		return 0, errUnpackedMax
 	}
 	n, err := u.ReadCloser.Read(p[:min(int64(len(p)), u.book.left)])
 	u.book.left -= int64(n)
 	return n, err
 }
 
-// readTexts reads the texts that cells share.
+// readTexts reads the shared texts.
 func (b *workbook) readTexts(name string) error {
 	part, err := b.open(name)
 	if err != nil {
@@ -192,20 +175,12 @@ func (b *workbook) readTexts(name string) error {
 				return errors.Join(err, part.Close())
 			}
 			b.texts = append(b.texts, text.String())
-			if size += len(b.texts[len(b.texts)-1]); size > sheetTextBytesMax {
-				return errors.Join(errSheetTexts, part.Close())
+			if size += len(b.texts[len(b.texts)-1]); size > textBytesMax {
+				return errors.Join(errTextsMax, part.Close())
 			}
 		}
 	}
 }
-
-// richText is a text, or pieces of one that look different.
-type richText struct {
-	Text   string   `xml:"t"`
-	Pieces []string `xml:"r>t"`
-}
-
-func (t *richText) String() string { return unescapeSheet(t.Text + strings.Join(t.Pieces, "")) }
 
 // readStyles finds the styles that show a number as a date.
 func (b *workbook) readStyles(name string) error {
@@ -222,7 +197,7 @@ func (b *workbook) readStyles(name string) error {
 		return err
 	}
 	dates := map[int]bool{}
-	for _, builtIn := range [...][2]int{{14, 22}, {27, 36}, {50, 58}} { // the last two are those of East Asia (ECMA-376, 18.8.30)
+	for _, builtIn := range [...][2]int{{14, 22}, {27, 36}, {50, 58}} { // the last two are East Asian (ECMA-376, 18.8.30)
 		for id := builtIn[0]; id <= builtIn[1]; id++ {
 			dates[id] = true
 		}
@@ -236,19 +211,19 @@ func (b *workbook) readStyles(name string) error {
 	return nil
 }
 
-// isDateFormat reports whether a number format such as dd/mm/yyyy shows a date:
-// it names days or years outside of its literal texts.
+// isDateFormat reports whether a number format such as dd/mm/yyyy shows a date. It
+// does if it names days or years outside of literal texts.
 func isDateFormat(code string) bool {
 	for i := 0; i < len(code); i++ {
 		switch code[i] {
 		case '\\', '_', '*':
-			i++ // the next character is meant as it is
+			i++ // the next character is literal
 		case '"':
 			i = closing(code, i, '"')
 		case '[':
 			i = closing(code, i, ']')
 		case ';':
-			return false // what follows is for negative numbers and texts
+			return false // the rest is for negative numbers and texts
 		case 'd', 'D', 'y', 'Y':
 			return true
 		}
@@ -256,7 +231,8 @@ func isDateFormat(code string) bool {
 	return false
 }
 
-// closing is the position of the closing character after i, or the last one.
+// closing returns the position of the closing character after i, or the length of
+// the code.
 func closing(code string, i int, character byte) int {
 	if n := strings.IndexByte(code[i+1:], character); n >= 0 {
 		return i + 1 + n

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -34,6 +35,7 @@ const (
 const heapShare = 2
 
 func main() {
+	stdlog.SetOutput(io.Discard) // net/http writes bytes of other servers' responses to it
 	if os.Getenv("GOGC") == "" {
 		boundGarbage()
 	}

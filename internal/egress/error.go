@@ -38,7 +38,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-var errTooLarge = errors.New("the answer is larger than allowed")
+var (
+	errTooLarge      = errors.New("the answer is larger than allowed")
+	errInvalidStatus = errors.New("the answer has a status below 100")
+)
 
 // classify names the reason of a failure. The caller's own cancellation is no
 // failure of the other side and is handed back as it is.

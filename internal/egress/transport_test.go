@@ -16,228 +16,305 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// connections counts the connections that a server is given from now on.
-func connections(server *httptest.Server) *atomic.Int64 {
-	var n atomic.Int64
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			n.Add(1)
-		}
-	}
-	return &n
+// connections counts the connections of a client.
+type connections struct {
+	opened, closed atomic.Int64
 }
 
-// counted is a server that counts its connections, and its client.
-func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Client, *atomic.Int64) {
+type countedConn struct {
+	net.Conn
+	close func()
+}
+
+func (c countedConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// count returns the counts of the connections that client makes from now on.
+func count(client *Client) *connections {
+	c, dial := &connections{}, client.transport.DialContext
+	client.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c.opened.Add(1)
+		return countedConn{conn, sync.OnceFunc(func() { c.closed.Add(1) })}, nil
+	}
+	return c
+}
+
+// awaitClosed waits until the client has closed n connections.
+func (c *connections) awaitClosed(t *testing.T, n int) {
 	t.Helper()
-	server := httptest.NewUnstartedServer(handler)
-	n := connections(server)
-	server.Start()
-	t.Cleanup(server.Close)
-	return server, openTo(t, server), n
+	require.Eventually(t, func() bool { return c.closed.Load() == int64(n) }, 30*time.Second, time.Millisecond, "closed connections")
 }
 
 func get(t *testing.T, client *Client, url string) *Response {
 	t.Helper()
-	answer, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: url})
+	response, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: url})
 	require.NoError(t, err)
-	return answer
+	return response
 }
 
-func (t *transport) keeps() (kept int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, list := range t.idle {
-		kept += len(list)
-	}
-	return kept
-}
-
-// A connection serves one request after the other, whatever the answers are like
-// that end where they say.
-func TestConnectionsAreKept(t *testing.T) {
+func TestConnectionReuse(t *testing.T) {
 	t.Parallel()
-	server, client, n := counted(t, func(w http.ResponseWriter, r *http.Request) {
+	server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/chunked":
 			_, _ = io.WriteString(w, "a")
 			_ = http.NewResponseController(w).Flush()
 			w.Header().Set(http.TrailerPrefix+"Sum", "1")
 			_, _ = io.WriteString(w, "b")
-		case "/empty":
+		case "/no-content":
 			w.WriteHeader(http.StatusNoContent)
-		case "/unchanged":
+		case "/not-modified":
 			w.WriteHeader(http.StatusNotModified)
-		case "/early":
+		case "/early-hints":
 			w.Header().Set("Link", "</a>")
 			w.WriteHeader(http.StatusEarlyHints)
 			_, _ = io.WriteString(w, "late")
-		case "/packed":
+		case "/gzip":
 			w.Header().Set("Content-Encoding", "GZIP")
-			packed := gzip.NewWriter(w)
-			_, _ = io.WriteString(packed, "unpacked")
-			_ = packed.Close()
-		case "/packed-nothing":
+			compressed := gzip.NewWriter(w)
+			_, _ = io.WriteString(compressed, "decompressed")
+			_ = compressed.Close()
+		case "/gzip-empty":
 			w.Header().Set("Content-Encoding", "gzip")
 		default:
 			_, _ = io.WriteString(w, r.Header.Get("Accept-Encoding"))
 		}
 	})
+	counts := count(client)
 	for range 2 {
-		for path, want := range map[string]string{"/": "gzip", "/chunked": "ab", "/empty": "", "/unchanged": "", "/early": "late", "/packed": "unpacked", "/packed-nothing": ""} {
-			answer := get(t, client, server.URL+path)
-			require.Equal(t, want, string(answer.Body), path)
-			require.Empty(t, answer.Header.Get("Content-Encoding"), path)
+		for path, want := range map[string]string{
+			"/": "gzip", "/chunked": "ab", "/no-content": "", "/not-modified": "", "/early-hints": "late", "/gzip": "decompressed", "/gzip-empty": "",
+		} {
+			response := get(t, client, server.URL+path)
+			require.Equal(t, want, string(response.Body), path)
+			require.Empty(t, response.Header.Get("Content-Encoding"), path)
 		}
-		answer, err := client.Do(t.Context(), Request{Method: http.MethodHead, URL: server.URL + "/packed"})
+		response, err := client.Do(t.Context(), Request{Method: http.MethodHead, URL: server.URL + "/gzip"})
 		require.NoError(t, err)
-		require.Equal(t, "GZIP", answer.Header.Get("Content-Encoding"), "of HEAD nothing is unpacked")
-		answer, err = client.Do(t.Context(), Request{Method: http.MethodGet, URL: server.URL, Header: http.Header{"Range": {"bytes=0-1"}}})
+		require.Equal(t, "GZIP", response.Header.Get("Content-Encoding"), "a response to HEAD has nothing to decompress")
+		response, err = client.Do(t.Context(), Request{Method: http.MethodGet, URL: server.URL, Header: http.Header{"Range": {"bytes=0-1"}}})
 		require.NoError(t, err)
-		require.Empty(t, answer.Body, "of parts no packed ones are asked for")
-		_, err = client.Do(t.Context(), Request{Method: http.MethodPost, URL: server.URL, Body: []byte("small")})
+		require.Empty(t, response.Body, "a request for a range accepts no compression")
+		_, err = client.Do(t.Context(), Request{Method: http.MethodPost, URL: server.URL, Body: make([]byte, 100<<10)})
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 1, n.Load())
+	require.EqualValues(t, 1, counts.opened.Load())
 	client.Close()
-	require.Zero(t, client.transport.keeps())
-	get(t, client, server.URL)
-	require.Zero(t, client.transport.keeps(), "none is kept after Close")
+	counts.awaitClosed(t, 1)
 }
 
-// Nothing more is sent over a connection of which it is not certain where the
-// next answer begins.
-func TestConnectionsAreNotKept(t *testing.T) {
+// If it is not certain where the next response begins, the connection is closed.
+func TestNoConnectionReuseAfterUnclearEnd(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
-		"closing":        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.0":       "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
-		"more than said": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
-		"another":        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok\r\n",
-		"switched":       "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-		"to the end":     "HTTP/1.1 200 OK\r\n\r\nok",
-		"of no status":   "HTTP/1.1 099 None\r\nContent-Length: 45\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
+		"Connection: close":   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.0":            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"second response":     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
+		"bytes after body":    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok\r\n",
+		"switching protocols": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+		"no length":           "HTTP/1.1 200 OK\r\n\r\nok",
+		"status below 100":    "HTTP/1.1 099 None\r\nContent-Length: 45\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, client := raw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, answer) })
-			for range 2 {
-				got, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: url})
-				require.Zero(t, client.transport.keeps())
-				if name == "of no status" {
-					requireReason(t, Broken, err)
-					continue
+			hold := make(chan struct{})
+			defer close(hold)
+			url, client := raw(t, func(conn net.Conn) {
+				_, _ = io.WriteString(conn, answer)
+				if !strings.HasPrefix(name, "no length") {
+					<-hold // the client closes the connection, not the server
 				}
-				require.NoError(t, err)
-				require.NotContains(t, string(got.Body), "forged")
+			})
+			counts := count(client)
+			for i := range 2 {
+				response, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: url})
+				if name == "status below 100" {
+					requireReason(t, Broken, err)
+				} else {
+					require.NoError(t, err)
+					require.NotContains(t, string(response.Body), "forged")
+				}
+				counts.awaitClosed(t, i+1)
 			}
 		})
 	}
-	t.Run("too large", func(t *testing.T) {
+	t.Run("body above the limit", func(t *testing.T) {
 		t.Parallel()
 		server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		})
+		counts := count(client)
 		_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: server.URL, ResponseBytesMax: 10})
 		requireReason(t, TooLarge, err)
-		require.Zero(t, client.transport.keeps())
+		counts.awaitClosed(t, 1)
 	})
 }
 
-// What comes when nobody has asked is no answer to the next request.
-func TestUnaskedAnswersAreNotTaken(t *testing.T) {
+// A response that arrives on an idle connection must not answer the next request.
+func TestUnsolicitedResponse(t *testing.T) {
 	t.Parallel()
-	var accepted atomic.Int64
-	answered := make(chan struct{}, 2)
+	forge := make(chan struct{})
 	url, client := raw(t, func(conn net.Conn) {
-		accepted.Add(1)
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-		<-answered // the client has read it
+		<-forge
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
-		answered <- struct{}{}
 		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(client.Close)
-	for range 2 {
+	counts := count(client)
+	for i := range 2 {
 		require.Equal(t, "ok", string(get(t, client, url).Body))
-		answered <- struct{}{}
-		require.Eventually(t, func() bool { return len(answered) == 1 }, time.Second*10, time.Millisecond)
-		time.Sleep(10 * time.Millisecond) // over the wire
-		<-answered
+		forge <- struct{}{}
+		counts.awaitClosed(t, i+1)
 	}
-	require.EqualValues(t, 2, accepted.Load())
 }
 
-// A connection that the other side closed while nobody used it is noticed before
-// anything is sent over it, so that even a POST is not lost.
-func TestClosedConnectionsAreNoticed(t *testing.T) {
+// If the server closes an idle connection, the next request uses another one. So even a
+// POST is not lost.
+func TestIdleConnectionClosedByServer(t *testing.T) {
 	t.Parallel()
-	var accepted atomic.Int64
 	url, client := raw(t, func(conn net.Conn) {
-		accepted.Add(1)
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // and closes it
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // then it closes the connection
 	})
+	counts := count(client)
 	for i := range 3 {
 		_, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: []byte("pay")})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
-			c := client.transport.takeLast(strings.TrimSuffix(url, "/"))
-			if c == nil {
-				return false
-			}
-			defer client.transport.keep(c)
-			return !c.isOpen()
-		}, 10*time.Second, time.Millisecond)
-		require.EqualValues(t, i+1, accepted.Load())
+		counts.awaitClosed(t, i+1)
 	}
 }
 
-// A GET that a kept connection ended under is sent once more over another, as RFC
-// 9110, section 9.2.2, allows; over a new connection it is not.
-func TestGetIsRepeatedOnce(t *testing.T) {
+// If a reused connection ends instead of answering, a request is sent again only if its
+// method is idempotent.
+func TestRepeatOnBrokenConnection(t *testing.T) {
 	t.Parallel()
-	var requests atomic.Int64
-	address := listen(t, func(conn net.Conn) { // answers the first request, and closes at the second
+	const idle = 5 // more than one idle connection could repeat the request
+	key := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
+	for name, c := range map[string]struct {
+		request   Request
+		isSentOne bool
+	}{
+		"GET":                 {Request{Method: http.MethodGet}, false},
+		"HEAD":                {Request{Method: http.MethodHead}, false},
+		"PUT":                 {Request{Method: http.MethodPut, Header: key, Body: []byte("pay")}, false},
+		"DELETE":              {Request{Method: http.MethodDelete, Header: key}, false},
+		"POST":                {Request{Method: http.MethodPost, Header: key, Body: []byte("pay")}, true},
+		"POST without a key":  {Request{Method: http.MethodPost, Body: []byte("pay")}, true},
+		"POST without a body": {Request{Method: http.MethodPost, Header: key}, true},
+		"large POST":          {Request{Method: http.MethodPost, Header: key, Body: make([]byte, 1<<20)}, true},
+		"PATCH":               {Request{Method: http.MethodPatch, Header: key, Body: []byte("pay")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int64
+			var together sync.WaitGroup
+			together.Add(idle)
+			address := listen(t, func(conn net.Conn) { // answers one request and ends the connection at the next
+				in := bufio.NewReader(conn)
+				for n := range 2 {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					requests.Add(1)
+					if n == 0 {
+						if r.URL.Path == "/together" {
+							together.Done()
+							together.Wait()
+						}
+						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+					}
+				}
+			})
+			client := openAt(t, address)
+			var group sync.WaitGroup
+			for range idle {
+				group.Go(func() {
+					_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: "http://" + address + "/together"})
+					require.NoError(t, err)
+				})
+			}
+			group.Wait()
+			before := requests.Load()
+			c.request.URL = "http://" + address
+			_, err := client.Do(t.Context(), c.request)
+			if c.isSentOne {
+				requireReason(t, Broken, err)
+				require.EqualValues(t, 1, requests.Load()-before)
+			} else {
+				require.NoError(t, err)
+				require.Greater(t, requests.Load()-before, int64(1))
+			}
+		})
+	}
+}
+
+// After the first byte of the response, a GET is not sent again.
+func TestNoRepeatAfterResponseBegan(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	address := listen(t, func(conn net.Conn) {
 		in := bufio.NewReader(conn)
-		for n := range 2 {
-			if _, err := http.ReadRequest(in); err != nil {
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
 				return
 			}
-			requests.Add(1)
-			if n == 0 {
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			asked <- r.URL.Path
+			if r.URL.Path == "/cut" {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-")
+				return
 			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
-	client, url := openAt(t, address), "http://"+address
-	get(t, client, url)
-	get(t, client, url)
-	require.EqualValues(t, 3, requests.Load())
-	_, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: []byte("pay")})
+	client := openAt(t, address)
+	get(t, client, "http://"+address+"/whole")
+	_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: "http://" + address + "/cut"})
 	requireReason(t, Broken, err)
-	require.EqualValues(t, 4, requests.Load(), "a POST is sent once")
-
-	var group sync.WaitGroup // however many are kept
-	for range 10 {
-		group.Go(func() { get(t, client, url) })
-	}
-	group.Wait()
-	require.Positive(t, client.transport.keeps())
-	before := requests.Load()
-	_, err = client.Do(t.Context(), Request{Method: http.MethodDelete, URL: url})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, requests.Load()-before)
+	require.Len(t, asked, 2)
 }
 
-// Nothing is sent for a caller who has gone.
-func TestNothingIsSentForNobody(t *testing.T) {
+func TestIdempotencyKeyIsCanonicalOnTheWire(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]Request{
+		"GET":                 {Method: http.MethodGet},
+		"POST":                {Method: http.MethodPost, Body: []byte("{}")},
+		"POST without a body": {Method: http.MethodPost},
+		"POST with redirects": {Method: http.MethodPost, Body: []byte("{}"), Redirects: 1},
+	} {
+		for _, spelling := range []string{"Idempotency-Key", "idempotency-key"} {
+			sent := make(chan string, 1)
+			address := listen(t, func(conn net.Conn) {
+				buffer := make([]byte, 4096)
+				n, _ := conn.Read(buffer)
+				sent <- string(buffer[:n])
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			})
+			request.URL = "http://" + address
+			request.Header = http.Header{spelling: {"e1/score"}, "X-Own": {"x"}}
+			_, err := openAt(t, address).Do(t.Context(), request)
+			require.NoError(t, err)
+			require.Contains(t, <-sent, "\r\nIdempotency-Key: e1/score\r\n", name)
+		}
+	}
+}
+
+func TestNoRequestAfterCancellation(t *testing.T) {
 	t.Parallel()
 	var posts atomic.Int64
 	server, client := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -255,72 +332,46 @@ func TestNothingIsSentForNobody(t *testing.T) {
 	require.Zero(t, posts.Load())
 }
 
-// Requests that the buffers of a connection might not take are not sent whole
-// before their answer is looked for.
-func TestSmallRequests(t *testing.T) {
+// 1,000 concurrent calls to one host reuse their connections. Idle connections are closed
+// after a few seconds.
+func TestIdleConnections(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		request Request
-		small   bool
-	}{
-		"plain":         {Request{URL: "http://example.com/"}, true},
-		"body":          {Request{URL: "http://example.com/", Body: make([]byte, sentWholeMax-100)}, true},
-		"large body":    {Request{URL: "http://example.com/", Body: make([]byte, sentWholeMax)}, false},
-		"large headers": {Request{URL: "http://example.com/", Header: http.Header{"X": {strings.Repeat("x", sentWholeMax)}}}, false},
-		"all together":  {Request{URL: "http://example.com/?" + strings.Repeat("x", sentWholeMax/3), Header: http.Header{"X": {strings.Repeat("x", sentWholeMax/3)}}, Body: make([]byte, sentWholeMax/3)}, false},
-	} {
-		c.request.Method = http.MethodPost
-		r, err := build(t.Context(), c.request)
-		require.NoError(t, err, name)
-		require.Equal(t, c.small, isSmall(r), name)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 1000
+		client := New(nil)
+		client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() {
+				defer theirs.Close()
+				in := bufio.NewReader(theirs)
+				for {
+					if _, err := http.ReadRequest(in); err != nil {
+						return
+					}
+					time.Sleep(20 * time.Millisecond)
+					_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+			}()
+			return ours, nil
+		}
+		counts := count(client)
+		for range 3 {
+			var group sync.WaitGroup
+			for range calls {
+				group.Go(func() { get(t, client, "http://bureau.example/") })
+			}
+			group.Wait()
+		}
+		require.EqualValues(t, calls, counts.opened.Load())
+		require.Zero(t, counts.closed.Load())
+		time.Sleep(idleTimeout + time.Second)
+		require.EqualValues(t, calls, counts.closed.Load())
+	})
 }
 
-// Connections that nobody uses are closed after a while, and there are only so
-// many of them.
-func TestIdleConnectionsAreClosed(t *testing.T) {
-	t.Parallel()
-	server, client, n := counted(t, func(http.ResponseWriter, *http.Request) {})
-	get(t, client, server.URL)
-	tr := client.transport
-	tr.mu.Lock()
-	tr.idle[server.URL][0].idleSince = time.Now().Add(-idleTimeout - time.Second)
-	tr.mu.Unlock()
-	tr.sweep()
-	require.Zero(t, tr.keeps())
-	get(t, client, server.URL)
-	require.EqualValues(t, 2, n.Load())
-
-	tr.mu.Lock()
-	old := tr.idle[server.URL][0]
-	old.idleSince = time.Now().Add(-idleTimeout - time.Second)
-	tr.mu.Unlock()
-	get(t, client, server.URL)
-	require.EqualValues(t, 3, n.Load(), "an old one is not used before it is swept either")
-
-	for i := range 2*idleConnsMax + 1 {
-		ours, theirs := net.Pipe()
-		t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-		tr.keep(newConnection(tr, fmt.Sprint("http://many.example:", i%2), ours))
-	}
-	for origin, kept := range tr.idle {
-		require.LessOrEqual(t, len(kept), idleConnsMaxByHost, origin)
-	}
-	for i := range idleConnsMax {
-		ours, theirs := net.Pipe()
-		t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-		tr.keep(newConnection(tr, fmt.Sprint("http://", i), ours))
-	}
-	require.Len(t, tr.idle, idleConnsMax, "the newest are kept")
-	require.Equal(t, idleConnsMax, tr.keeps())
-	require.Nil(t, tr.takeIdle("http://1"), "what cannot be looked at is not used")
-	require.Len(t, tr.idle, idleConnsMax-1)
-	require.Equal(t, tr.keeps(), tr.kept)
-}
-
-// The answer of many requests at the same time is each one's own, also while the
-// server closes connections as it likes, and callers go away.
-func TestAnswersAreTheRequestsOwn(t *testing.T) {
+// Concurrent requests receive their own responses, even if the server closes connections
+// and callers cancel.
+func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	server, client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		id := r.URL.Query().Get("id")
@@ -343,20 +394,19 @@ func TestAnswersAreTheRequestsOwn(t *testing.T) {
 				if i%10 == 5 {
 					time.AfterFunc(time.Duration(i)*100*time.Microsecond, cancel)
 				}
-				answer, err := client.Do(ctx, Request{Method: http.MethodGet, URL: server.URL + "/?id=" + id})
+				response, err := client.Do(ctx, Request{Method: http.MethodGet, URL: server.URL + "/?id=" + id})
 				cancel()
 				if errors.Is(err, context.Canceled) {
 					continue
 				}
 				require.NoError(t, err)
-				require.Equal(t, id, string(answer.Body))
+				require.Equal(t, id, string(response.Body))
 			}
 		})
 	}
 	group.Wait()
 }
 
-// A request whose caller has gone ends its connection.
 func TestCancellationClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})
@@ -365,6 +415,7 @@ func TestCancellationClosesTheConnection(t *testing.T) {
 		<-r.Context().Done()
 		close(gone)
 	})
+	counts := count(client)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-arrived
@@ -373,110 +424,55 @@ func TestCancellationClosesTheConnection(t *testing.T) {
 	_, err := client.Do(ctx, Request{Method: http.MethodGet, URL: server.URL})
 	require.ErrorIs(t, err, context.Canceled)
 	<-gone
-	require.Zero(t, client.transport.keeps())
+	counts.awaitClosed(t, 1)
 }
 
-// Over TLS the server chooses the protocol, and its certificate must be one that
-// is trusted for its name.
+// trust makes client accept the certificate of server.
+func trust(client *Client, server *httptest.Server) {
+	client.transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	client.transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+}
+
+// The server chooses the protocol. Its certificate must be valid for its name.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	for _, isHTTP2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("HTTP/2=%v", isHTTP2), func(t *testing.T) {
+	for _, want := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				_, _ = io.WriteString(w, r.Proto)
 			}))
-			server.EnableHTTP2 = isHTTP2
-			n := connections(server)
+			server.EnableHTTP2 = want == "HTTP/2.0"
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			client := openTo(t, server)
-			trusted := x509.NewCertPool()
-			trusted.AddCert(server.Certificate())
-			client.transport.tls.RootCAs, client.transport.other.TLSClientConfig.RootCAs = trusted, trusted
-			want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[isHTTP2]
+			trust(client, server)
+			counts := count(client)
 			for range 3 {
 				require.Equal(t, want, string(get(t, client, server.URL).Body))
 				_, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: server.URL, Body: make([]byte, 1<<20)})
 				require.NoError(t, err)
 			}
-			require.EqualValues(t, 2, n.Load(), "one of its own and one of net/http's")
+			require.EqualValues(t, 1, counts.opened.Load())
 
 			other := openTo(t, server)
-			other.transport.tls.RootCAs, other.transport.tls.ServerName = trusted, "example.com"
+			trust(other, server)
 			_, err := other.Do(t.Context(), Request{Method: http.MethodGet, URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)})
 			requireReason(t, Unreachable, err) // the certificate is for other names
 		})
 	}
 }
 
-// corked keeps what is written until it sends all of it together.
-type corked struct {
-	net.Conn
-	mu     sync.Mutex
-	isOpen bool
-	kept   []byte
-}
-
-func (c *corked) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isOpen {
-		return c.Conn.Write(p)
-	}
-	c.kept = append(c.kept, p...)
-	return len(p), nil
-}
-
-func (c *corked) open(isOpen bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isOpen = isOpen; isOpen {
-		_, _ = c.Conn.Write(c.kept)
-		c.kept = nil
-	}
-}
-
-// What TLS has read from the socket and nobody has asked for is no answer to the
-// next request either.
-func TestUnaskedAnswersOverTLSAreNotTaken(t *testing.T) {
+func TestOldTLSIsRefused(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(nil)
-	server.StartTLS() // for its certificate
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	server.StartTLS()
 	t.Cleanup(server.Close)
-	address := listen(t, func(conn net.Conn) {
-		cork := &corked{Conn: conn, isOpen: true}
-		secured := tls.Server(cork, &tls.Config{Certificates: server.TLS.Certificates})
-		in := bufio.NewReader(secured)
-		for {
-			if _, err := http.ReadRequest(in); err != nil {
-				return
-			}
-			cork.open(false)
-			for _, record := range []string{"ok", "forged"} {
-				_, _ = fmt.Fprintf(secured, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(record), record)
-			}
-			cork.open(true)
-		}
-	})
-	client := openAt(t, address)
-	client.transport.tls.RootCAs = x509.NewCertPool()
-	client.transport.tls.RootCAs.AddCert(server.Certificate())
-	for range 5 {
-		require.Equal(t, "ok", string(get(t, client, "https://"+address).Body))
-	}
-}
-
-// A large body is sent while the answer is looked for: who refuses it early is
-// heard.
-func TestLargeBodiesAreRefusedEarly(t *testing.T) {
-	t.Parallel()
-	url, client := raw(t, func(conn net.Conn) {
-		_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
-		time.Sleep(100 * time.Millisecond)
-	})
-	answer, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: url, Body: make([]byte, 64<<20), Timeout: 20 * time.Second})
-	require.NoError(t, err)
-	require.Equal(t, http.StatusRequestEntityTooLarge, answer.Status)
+	client := openTo(t, server)
+	trust(client, server)
+	_, err := client.Do(t.Context(), Request{Method: http.MethodPost, URL: server.URL, Body: []byte("pay")})
+	requireReason(t, Unreachable, err)
+	require.ErrorContains(t, err, "protocol version")
 }

@@ -187,7 +187,7 @@ func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, 
 func (s *Service) cancelledItems(c *chunk, result []byte) ([]*ended, error) {
 	items := make([]*ended, len(c.row.Inputs))
 	for i, text := range c.row.Inputs {
-		input, err := exactjson.DecodeText(text)
+		input, err := exactjson.Decode([]byte(text))
 		if err != nil {
 			return nil, fmt.Errorf("read input %d of chunk %d of batch %s: %w", i, c.first, c.batchID, err)
 		}

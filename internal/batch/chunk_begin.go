@@ -219,7 +219,7 @@ func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
 // runNew runs an item of the chunk.
 func (r *chunkRun) runNew(ctx context.Context, i int) (execution.Holding, error) {
 	index := r.row.ItemIndexes[i]
-	input, err := exactjson.DecodeText(r.row.Inputs[i])
+	input, err := exactjson.Decode([]byte(r.row.Inputs[i]))
 	if err != nil {
 		return execution.Held, fmt.Errorf("read item %d of batch %s: %w", index, r.BatchID, err)
 	}

@@ -155,7 +155,7 @@ func cellOf(leaf string) (string, error) {
 		text, err := unquote(leaf)
 		return itemfile.Escape(text), err
 	case leaf[0] == '[', leaf[0] == '{':
-		value, err := exactjson.DecodeText(leaf)
+		value, err := exactjson.Decode([]byte(leaf))
 		if err != nil {
 			return "", err
 		}

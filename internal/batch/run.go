@@ -234,7 +234,7 @@ func customOf(batchID uuid.UUID, text []byte) (any, error) {
 // failed, so that it does not keep the others of its range from ending.
 func (s *Service) runPure(ctx context.Context, item execution.Item, text string) (*ended, error) {
 	e := &ended{startedAt: s.Clock()}
-	input, err := exactjson.DecodeText(text)
+	input, err := exactjson.Decode([]byte(text))
 	if err == nil {
 		object, _ := input.(map[string]any)
 		item.Input, item.BorrowerID = input, execution.BorrowerOf(object)

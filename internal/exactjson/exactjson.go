@@ -55,30 +55,6 @@ func isDeeper(v any, levels int) bool {
 	return false
 }
 
-// Decode reads exactly one JSON value. Errors are *Error.
-func Decode(text []byte) (any, error) {
-	r, _ := readers.Get().(*reader)
-	defer readers.Put(r)
-	r.text = text
-	if len(text) <= sharedMax {
-		r.shared = string(text)
-	}
-	return r.decode()
-}
-
-// DecodeText is Decode of a text that is in memory for as long as its value: parts
-// of a short one are the value's, without a copy.
-func DecodeText(text string) (any, error) {
-	if len(text) > sharedMax {
-		return Decode([]byte(text))
-	}
-	r, _ := readers.Get().(*reader)
-	defer readers.Put(r)
-	r.room = append(r.room[:0], text...)
-	r.text, r.shared = r.room, text
-	return r.decode()
-}
-
 // NumberFits reports whether the JSON number s is within DigitsMax and ExponentMax.
 func NumberFits(s string) bool {
 	mantissa, exponent := s, ""

@@ -1,7 +1,9 @@
 package exactjson_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -96,37 +98,38 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestReaderAgrees compares with the token reader of a library.
-func TestReaderAgrees(t *testing.T) {
+// TestDecodeAgreesWithEncodingJSON reads texts of random fragments.
+func TestDecodeAgreesWithEncodingJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SampledFrom([]string{
 			"{", "}", "[", "]", ":", ",", " ", "\n", `"a"`, `"b"`, `"é\n"`, `"\u00e9\ud83d\ude00"`, `"\ud800"`, `"\u0000"`, "\"\xff\"", `"`, `\`,
 			"0", "1", "-", ".", "5", "e", "+", "null", "true", "false", `{"a":1,`, `"c":[`, "NaN", "\x00", "\u00a0",
 		})
-		requireAgrees(t, strings.Join(rapid.SliceOfN(parts, 1, 12).Draw(t, "text"), ""))
+		requireAgrees(t, []byte(strings.Join(rapid.SliceOfN(parts, 1, 12).Draw(t, "text"), "")))
 	})
-	large := "[" + strings.Repeat(small+",", 50) + small + "]"
-	requireAgrees(t, large)
+	requireAgrees(t, []byte("["+strings.Repeat(small+",", 50)+small+"]"))
 }
 
-func requireAgrees(t require.TestingT, text string) {
-	want, wantErr := reference([]byte(text))
-	got, err := exactjson.Decode([]byte(text))
-	require.Equal(t, wantErr == nil, err == nil, "%q: %v, %v", text, wantErr, err)
-	if err == nil {
-		require.Equal(t, want, got)
+// requireAgrees checks that encoding/json reads the same value from any text
+// that Decode accepts. Decode refuses more texts than encoding/json.
+func requireAgrees(t require.TestingT, text []byte) {
+	got, err := exactjson.Decode(text)
+	if err != nil {
+		return
 	}
-	ofText, ofTextErr := exactjson.DecodeText(text)
-	require.Equal(t, err, ofTextErr)
-	require.Equal(t, got, ofText)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var want any
+	require.NoError(t, decoder.Decode(&want), "%q", text)
+	require.Equal(t, want, got)
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"a":[1,2.50,null,true,"x"]}`))
 	f.Add([]byte(`{"\u00e9":{"a":"é\ud83d\ude00","a":-0.1E+5}} `))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		requireAgrees(t, string(text))
+		requireAgrees(t, text)
 		v, err := exactjson.Decode(text)
 		if err != nil {
 			return
@@ -158,29 +161,108 @@ func TestAppendHTML(t *testing.T) {
 	require.Error(t, err)
 }
 
+// drawObject draws an object with all kinds of values, nested up to a depth.
+func drawObject(depth int) *rapid.Generator[map[string]any] {
+	texts := rapid.StringMatching(`[a-z.:,"\\<>{}\[\] é\n=']{0,6}`)
+	return rapid.Custom(func(t *rapid.T) map[string]any {
+		object := map[string]any{}
+		for _, name := range rapid.SliceOfN(texts, 0, 4).Draw(t, "names") {
+			switch kind := rapid.IntRange(0, 6).Draw(t, "kind"); {
+			case kind == 0 && depth > 0:
+				object[name] = drawObject(depth-1).Draw(t, "object")
+			case kind == 1 && depth > 0:
+				object[name] = []any{texts.Draw(t, "item"), nil, drawObject(depth-1).Draw(t, "item")}
+			case kind == 2:
+				object[name] = json.Number(rapid.StringMatching(`-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?`).Draw(t, "number"))
+			case kind == 3:
+				object[name] = rapid.Bool().Draw(t, "bool")
+			case kind == 4:
+				object[name] = nil
+			default:
+				object[name] = texts.Draw(t, "text")
+			}
+		}
+		return object
+	})
+}
+
+// TestMembersAndLeaves puts an object together again from its members and from
+// its leaves, whatever the white space and the escapes of the text.
+func TestMembersAndLeaves(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		object := drawObject(3).Draw(t, "object")
+		compact, err := exactjson.Encode(object)
+		require.NoError(t, err)
+		var wide, html bytes.Buffer
+		require.NoError(t, json.Indent(&wide, compact, " ", "\t"))
+		json.HTMLEscape(&html, compact)
+		for _, text := range [][]byte{compact, wide.Bytes(), html.Bytes()} {
+			members := map[string]any{}
+			require.NoError(t, exactjson.Members(text, func(name string, value []byte) (err error) {
+				members[name], err = exactjson.Decode(value)
+				return err
+			}))
+			require.Equal(t, object, members)
+			leaves := map[string]any{}
+			require.NoError(t, exactjson.Leaves(text, func(path []string, leaf any) error {
+				at := leaves
+				for _, name := range path[:len(path)-1] {
+					if at[name] == nil {
+						at[name] = map[string]any{}
+					}
+					at, _ = at[name].(map[string]any)
+				}
+				at[path[len(path)-1]] = leaf
+				return nil
+			}))
+			require.Equal(t, object, leaves)
+		}
+	})
+}
+
+func TestMembersAndLeavesInOrder(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"b": 1.50, "a": {"d": {}, "c": [1, {"x": 2}]}, "e": {"f": "\u003c"}}`)
+	var members, leaves []string
+	require.NoError(t, exactjson.Members(text, func(name string, value []byte) error {
+		members = append(members, name+"="+string(value))
+		return nil
+	}))
+	require.Equal(t, []string{`b=1.50`, `a={"d": {}, "c": [1, {"x": 2}]}`, `e={"f": "\u003c"}`}, members)
+	require.NoError(t, exactjson.Leaves(text, func(path []string, leaf any) error {
+		value, err := exactjson.Encode(leaf)
+		leaves = append(leaves, strings.Join(path, ".")+"="+string(value))
+		return err
+	}))
+	require.Equal(t, []string{`b=1.50`, `a.d={}`, `a.c=[1,{"x":2}]`, `e.f="<"`}, leaves)
+}
+
+func TestMembersAndLeavesErrors(t *testing.T) {
+	t.Parallel()
+	noMember := func(string, []byte) error { return nil }
+	noLeaf := func([]string, any) error { return nil }
+	for _, text := range []string{
+		``, `[]`, `null`, `{`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":"b`, `{"a":"b\`, `{"a":{"b":[1,2`, `{1:2}`, `{"a" 1}`, `{,}`, `{"a":"\ud800"}`, `{} {}`,
+		`{"a":1,"a":2}`,
+	} {
+		var e *exactjson.Error
+		require.ErrorAs(t, exactjson.Members([]byte(text), noMember), &e, text)
+		require.ErrorAs(t, exactjson.Leaves([]byte(text), noLeaf), &e, text)
+	}
+	deep := strings.Repeat(`{"a":`, exactjson.DepthMax+1) + "1" + strings.Repeat("}", exactjson.DepthMax+1)
+	require.ErrorContains(t, exactjson.Leaves([]byte(deep), noLeaf), "nested deeper than 64 levels")
+	stop := errors.New("stop")
+	require.ErrorIs(t, exactjson.Members([]byte(`{"a":1}`), func(string, []byte) error { return stop }), stop)
+	for _, text := range []string{`{"a":1}`, `{"a":{}}`, `{"a":{"b":1}}`} {
+		require.ErrorIs(t, exactjson.Leaves([]byte(text), func([]string, any) error { return stop }), stop, text)
+	}
+}
+
 // small is an object of 300 bytes, as inputs and results are.
 const small = `{"borrowerId":"B-0001234","firstName":"Maria","lastName":"Santos-1234","email":"maria.santos.1234@example.com",` +
 	`"income":3234.34,"debt":334.10,"amount":2234.00,"months":36,"score":684,"purpose":"home improvement",` +
 	`"address":{"street":"12 Long Avenue","zip":"02234","city":"Springfield"}}`
-
-// The room in which texts are read is used again, and not by the values of earlier ones.
-func TestDecodeTextLeavesValuesAlone(t *testing.T) {
-	t.Parallel()
-	first, err := exactjson.DecodeText(`{"name": "Ann", "amount": 12.50, "note": "a\nb"}`)
-	require.NoError(t, err)
-	_, err = exactjson.DecodeText(`{"NAME": "BOB", "AMOUNT": 99.99, "NOTE": "x\ty"}`)
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"name": "Ann", "amount": json.Number("12.50"), "note": "a\nb"}, first)
-}
-
-func BenchmarkDecodeText(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := exactjson.DecodeText(small); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
 
 func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()

@@ -5,309 +5,255 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
-	"sync"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// sharedMax is the length up to which a text is copied once and its names,
-// texts and numbers are parts of that copy. Of a longer one each is a copy of
-// its own, so that none keeps all the others in memory.
-const sharedMax = 4 << 10
-
-// reader reads one text. A general reader of tokens takes three times as long
-// and as much memory, and every input, item and result comes through here.
-type reader struct {
-	text   []byte
-	at     int    // of the next byte
-	shared string // the same text, where its parts are shared
-	// open are the members of the objects that are being read, so that each is
-	// made in its size.
-	open []member
-	room []byte // where a short text is read that did not come as bytes
-}
-
-// readers are kept for their room and that of their open members.
-//
-//nolint:gochecknoglobals // a pool is shared by its nature
-var readers = sync.Pool{New: func() any { return new(reader) }}
-
-// openKept is the most members that a reader keeps room for.
-const openKept = 256
-
-// forget makes the reader fit to be kept: it holds nothing of what was handed to it.
-func (r *reader) forget() {
-	r.text, r.shared = nil, ""
-	if cap(r.open) > openKept {
-		r.open = nil
-	}
-	clear(r.open) // after an error
-	r.open = r.open[:0]
-}
-
-type member struct {
-	name  string
-	value any
-}
-
-// decode reads the only value of the text and lets go of it.
-func (r *reader) decode() (any, error) {
-	defer r.forget()
-	r.at = 0
-	if r.skipSpace(); r.at == len(r.text) {
-		return nil, &Error{Message: "invalid JSON: the text ends early"}
-	}
-	v, err := r.value(0)
+// Decode reads exactly one JSON value. Errors are *Error.
+func Decode(text []byte) (any, error) {
+	r := newReader(text)
+	value, err := r.value(0)
 	if err != nil {
 		return nil, err
 	}
-	if r.skipSpace(); r.at < len(r.text) {
-		return nil, &Error{Message: "more than one JSON value"}
+	if err := r.end(); err != nil {
+		return nil, err
 	}
-	return v, nil
+	return value, nil
 }
 
-func (r *reader) skipSpace() {
-	for r.at < len(r.text) {
-		switch r.text[r.at] {
-		case ' ', '\t', '\n', '\r':
-			r.at++
-		default:
-			return
-		}
+// Members calls yield with each member of a JSON object in the order of the
+// text: its name, and its value as it is written. It returns the error of
+// yield; all other errors are *Error.
+func Members(object []byte, yield func(name string, value []byte) error) error {
+	r := newReader(object)
+	if err := r.open('{', 0); err != nil {
+		return err
 	}
-}
-
-// peek returns the next byte that is no space, 0 at the end of the text.
-func (r *reader) peek() byte {
-	if r.skipSpace(); r.at < len(r.text) {
-		return r.text[r.at]
-	}
-	return 0
-}
-
-// value reads a value. It and the methods that it calls give *Error as a
-// concrete type, because each level of nesting adds to its path.
-func (r *reader) value(depth int) (any, *Error) {
-	switch c := r.peek(); c {
-	case '{', '[':
-		if depth >= DepthMax {
-			return nil, &Error{Message: fmt.Sprintf("nested deeper than %d levels", DepthMax)}
-		}
-		r.at++
-		if c == '[' {
-			return r.array(depth + 1)
-		}
-		return r.object(depth + 1)
-	case '"':
-		text, err := r.string()
+	for r.decoder.PeekKind() != '}' {
+		name, err := r.name()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return text, nil
-	case 't':
-		return true, r.literal("true")
-	case 'f':
-		return false, r.literal("false")
-	case 'n':
-		return nil, r.literal("null")
-	default:
-		return r.number()
-	}
-}
-
-// invalid is an error at the next byte.
-func (r *reader) invalid() *Error {
-	return &Error{Message: fmt.Sprintf("invalid JSON at byte %d", r.at)}
-}
-
-// in makes an error that of a member or an element. A name of digits alone
-// counts as an index.
-func (e *Error) in(segment string) *Error {
-	if _, err := strconv.ParseUint(segment, 10, 32); err == nil {
-		segment = "[" + segment + "]"
-	}
-	if e.Path != "" && e.Path[0] != '[' {
-		segment += "."
-	}
-	e.Path = segment + e.Path
-	return e
-}
-
-func (r *reader) literal(word string) *Error {
-	for i := range len(word) {
-		if r.at == len(r.text) || r.text[r.at] != word[i] {
-			return r.invalid()
+		value, err := r.decoder.ReadValue()
+		if err != nil {
+			return r.translate(err)
 		}
-		r.at++
+		if err := yield(name, value); err != nil {
+			return err
+		}
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// Leaves calls yield with each leaf of a JSON object in the order of the text:
+// the names that lead to it, and its value. Scalars, arrays and nested objects
+// without members are leaves. The path is valid during the call only. Leaves
+// returns the error of yield; all other errors are *Error.
+func Leaves(object []byte, yield func(path []string, leaf any) error) error {
+	r := newReader(object)
+	if err := r.leaves(nil, yield); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// reader makes values of the tokens of one JSON text. The decoder refuses
+// invalid UTF-8 and duplicate names. All errors are *Error.
+type reader struct{ decoder *jsontext.Decoder }
+
+func newReader(text []byte) reader {
+	return reader{jsontext.NewDecoder(bytes.NewBuffer(text))} // a Buffer is read in place
+}
+
+func (r reader) token() (jsontext.Token, error) {
+	token, err := r.decoder.ReadToken()
+	if err != nil {
+		return token, r.translate(err)
+	}
+	return token, nil
+}
+
+// end checks that the text has ended.
+func (r reader) end() error {
+	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return &Error{Message: "more than one JSON value"}
 	}
 	return nil
 }
 
-func (r *reader) array(depth int) (any, *Error) {
-	items := []any{}
-	if r.peek() == ']' {
-		r.at++
-		return items, nil
+// value reads a value inside depth arrays and objects.
+func (r reader) value(depth int) (any, error) {
+	switch r.decoder.PeekKind() {
+	case '{':
+		return r.object(depth)
+	case '[':
+		return r.array(depth)
 	}
-	for i := 0; ; i++ {
-		v, err := r.value(depth)
-		if err != nil {
-			return nil, err.in(strconv.Itoa(i))
-		}
-		items = append(items, v)
-		switch r.peek() {
-		case ',':
-			r.at++
-		case ']':
-			r.at++
-			return items, nil
-		default:
-			return nil, r.invalid()
-		}
+	token, err := r.token()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case 'n':
+		return nil, nil
+	case '"':
+		return r.text(token)
+	case '0':
+		return r.number(token)
+	default:
+		return token.Bool(), nil
 	}
 }
 
-func (r *reader) object(depth int) (any, *Error) {
-	first := len(r.open)
-	if r.peek() == '}' {
-		r.at++
-		return map[string]any{}, nil
+func (r reader) array(depth int) (any, error) {
+	if err := r.open('[', depth); err != nil {
+		return nil, err
 	}
-	for {
-		if r.peek() != '"' {
-			return nil, r.invalid()
-		}
-		name, err := r.string()
+	items := []any{}
+	for r.decoder.PeekKind() != ']' {
+		item, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		if r.peek() != ':' {
-			return nil, r.invalid().in(name)
-		}
-		r.at++
-		v, err := r.value(depth)
+		items = append(items, item)
+	}
+	return items, r.close()
+}
+
+func (r reader) object(depth int) (any, error) {
+	if err := r.open('{', depth); err != nil {
+		return nil, err
+	}
+	members := map[string]any{}
+	for r.decoder.PeekKind() != '}' {
+		name, err := r.name()
 		if err != nil {
-			return nil, err.in(name)
+			return nil, err
 		}
-		r.open = append(r.open, member{name, v})
-		switch r.peek() {
-		case ',':
-			r.at++
-		case '}':
-			r.at++
-			return r.close(first)
-		default:
-			return nil, r.invalid()
+		if members[name], err = r.value(depth + 1); err != nil {
+			return nil, err
 		}
 	}
+	return members, r.close()
 }
 
-// close makes an object of the members that were read last.
-func (r *reader) close(first int) (any, *Error) {
-	members := r.open[first:]
-	object := make(map[string]any, len(members))
-	for i, m := range members {
-		if object[m.name] = m.value; len(object) == i {
-			return nil, (&Error{Message: "the name occurs twice"}).in(m.name)
+func (r reader) leaves(path []string, yield func(path []string, leaf any) error) error {
+	if err := r.open('{', len(path)); err != nil {
+		return err
+	}
+	if len(path) > 0 && r.decoder.PeekKind() == '}' {
+		if err := yield(path, map[string]any{}); err != nil {
+			return err
 		}
 	}
-	clear(members)
-	r.open = r.open[:first]
-	return object, nil
-}
-
-// part is a piece of the text.
-func (r *reader) part(from, to int) string {
-	if r.shared != "" {
-		return r.shared[from:to]
-	}
-	return string(r.text[from:to])
-}
-
-// string reads a text in quotation marks, a value or a name.
-func (r *reader) string() (string, *Error) {
-	begin := r.at
-	ascii := true
-	for i := begin + 1; i < len(r.text); i++ {
-		switch c := r.text[i]; {
-		case c == '"' && (ascii || utf8.Valid(r.text[begin+1:i])):
-			r.at = i + 1
-			return r.part(begin+1, i), nil
-		case c == '"' || c == '\\' || c < ' ':
-			return r.escaped()
-		case c >= utf8.RuneSelf:
-			ascii = false
+	for r.decoder.PeekKind() != '}' {
+		name, err := r.name()
+		if err != nil {
+			return err
+		}
+		inner := append(path, name)
+		if r.decoder.PeekKind() == '{' {
+			err = r.leaves(inner, yield)
+		} else {
+			var leaf any
+			if leaf, err = r.value(len(inner)); err == nil {
+				err = yield(inner, leaf)
+			}
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return r.escaped()
+	return r.close()
 }
 
-// escaped reads a text with escapes, and finds what is wrong with one.
-func (r *reader) escaped() (string, *Error) {
-	end := r.at + 1
-	for end < len(r.text) && r.text[end] != '"' {
-		if r.text[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	end = min(end+1, len(r.text))
-	text, err := jsontext.AppendUnquote(nil, r.text[r.at:end])
+// open reads the token that begins an array or object inside depth others.
+func (r reader) open(kind jsontext.Kind, depth int) error {
+	token, err := r.token()
 	if err != nil {
-		_, err := jsontext.NewDecoder(bytes.NewReader(r.text[r.at:])).ReadToken()
-		if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			r.at += int(syntactic.ByteOffset)
-		}
-		return "", r.invalid()
+		return err
 	}
-	r.at = end
-	if bytes.IndexByte(text, 0) >= 0 {
-		return "", &Error{Message: "contains a NUL character"}
+	if token.Kind() != kind {
+		return r.fault("must be a JSON object")
 	}
-	return string(text), nil
+	if depth == DepthMax {
+		return r.fault(fmt.Sprintf("nested deeper than %d levels", DepthMax))
+	}
+	return nil
 }
 
-func (r *reader) number() (any, *Error) {
-	begin := r.at
-	if r.at < len(r.text) && r.text[r.at] == '-' {
-		r.at++
+// close reads the token that ends an array or object.
+func (r reader) close() error {
+	_, err := r.token()
+	return err
+}
+
+func (r reader) name() (string, error) {
+	token, err := r.token()
+	if err != nil {
+		return "", err
 	}
-	if r.at < len(r.text) && r.text[r.at] == '0' {
-		r.at++
-	} else if !r.digits() {
-		return nil, r.invalid()
+	name := token.String()
+	if strings.IndexByte(name, 0) >= 0 {
+		return "", &Error{Path: pathOf(r.decoder.StackPointer().Parent()), Message: "a name contains a NUL character"}
 	}
-	if r.at < len(r.text) && r.text[r.at] == '.' {
-		r.at++
-		if !r.digits() {
-			return nil, r.invalid()
-		}
+	return name, nil
+}
+
+func (r reader) text(token jsontext.Token) (any, error) {
+	text := token.String()
+	if strings.IndexByte(text, 0) >= 0 {
+		return nil, r.fault("contains a NUL character")
 	}
-	hasExponent := r.at < len(r.text) && (r.text[r.at] == 'e' || r.text[r.at] == 'E')
-	if hasExponent {
-		r.at++
-		if r.at < len(r.text) && (r.text[r.at] == '+' || r.text[r.at] == '-') {
-			r.at++
-		}
-		if !r.digits() {
-			return nil, r.invalid()
-		}
-	}
-	text := r.part(begin, r.at)
-	if (hasExponent || len(text) > DigitsMax) && !NumberFits(text) {
-		return nil, &Error{Message: fmt.Sprintf("a number has at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax)}
+	return text, nil
+}
+
+func (r reader) number(token jsontext.Token) (any, error) {
+	text := token.String()
+	if !NumberFits(text) {
+		return nil, r.fault(fmt.Sprintf("a number has at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax))
 	}
 	return json.Number(text), nil
 }
 
-// digits passes over digits, of which there must be one.
-func (r *reader) digits() bool {
-	begin := r.at
-	for r.at < len(r.text) && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
-		r.at++
+// fault returns an error at the token that was read last.
+func (r reader) fault(message string) *Error {
+	return &Error{Path: pathOf(r.decoder.StackPointer()), Message: message}
+}
+
+// translate returns the *Error for an error of the decoder.
+func (r reader) translate(err error) *Error {
+	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok:
+		return &Error{Message: "invalid JSON: the text ends early"}
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return &Error{Path: pathOf(syntactic.JSONPointer), Message: "the name occurs twice"}
+	default:
+		return &Error{Path: pathOf(syntactic.JSONPointer), Message: fmt.Sprintf("invalid JSON at byte %d", syntactic.ByteOffset)}
 	}
-	return r.at > begin
+}
+
+// pathOf writes a JSON pointer as callers write a path: items[3].amount. A name
+// of digits alone is written as an index.
+func pathOf(pointer jsontext.Pointer) string {
+	var path strings.Builder
+	for name := range pointer.Tokens() {
+		switch _, err := strconv.ParseUint(name, 10, 32); {
+		case err == nil:
+			path.WriteString("[" + name + "]")
+		case path.Len() > 0:
+			path.WriteString("." + name)
+		default:
+			path.WriteString(name)
+		}
+	}
+	return path.String()
 }

@@ -53,7 +53,7 @@ func fromJSON(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := exactjson.DecodeText(text)
+	v, err := exactjson.Decode([]byte(text))
 	if err != nil {
 		return nil, problemf("fromJson cannot read the text as JSON: %s", err.Error())
 	}

@@ -245,7 +245,7 @@ func convert(cell string, types typeSet) (value any, reason string) {
 		}
 	}
 	if types.has(typeArray | typeObject) {
-		if value, err := exactjson.DecodeText(trimmed); err == nil && types.has(typeOf(value)&(typeArray|typeObject)) {
+		if value, err := exactjson.Decode([]byte(trimmed)); err == nil && types.has(typeOf(value)&(typeArray|typeObject)) {
 			return value, ""
 		}
 	}

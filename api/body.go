@@ -48,7 +48,7 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
 	limit := cmp.Or(declared(op).bodyMax, bodyMaxDefault)
-	leave, err := s.bodyRoom(ctx.Context(), w, r, limit)
+	leave, err := s.acquireForBody(ctx.Context(), w, r, limit)
 	if err != nil {
 		s.refuse(ctx, s.problem(ctx.Context(), err))
 		return
@@ -73,21 +73,21 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	})
 }
 
-// bodyRoom waits until there is room for a body. Its bytes are with the caller until
-// then.
-func (s *Server) bodyRoom(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
+// acquireForBody waits until the memory limit of the tenant admits a large body, before
+// the body is read.
+func (s *Server) acquireForBody(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (release func(), err error) {
 	bytes := r.ContentLength
 	if bytes < 0 || bytes > limit {
 		bytes = limit // or less: it does not say, or is refused
 	}
-	if bytes <= roomLightBytes {
+	if bytes <= smallBytesMax {
 		return func() {}, nil
 	}
-	leave, err = s.enterRoom(ctx, s.bodies, bytes, "requests with large bodies")
+	release, err = s.acquire(ctx, s.bodies, bytes, "requests with large bodies")
 	if err != nil && ctx.Err() == nil {
 		dismiss(w, r)
 	}
-	return leave, err
+	return release, err
 }
 
 // receive reads a body of at most limit bytes within bodyTimeMax.

@@ -95,7 +95,7 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, executionReadError(err)
 	}
-	if err := s.answerFrom(ctx, len(row.Input)); err != nil {
+	if err := s.acquireForAnswer(ctx, len(row.Input)); err != nil {
 		return nil, err
 	}
 	return &executionInputOutput{Body: ExecutionInput{
@@ -114,7 +114,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, executionReadError(err)
 	}
-	if err := s.answerFrom(ctx, len(row.State)+len(row.Result)); err != nil {
+	if err := s.acquireForAnswer(ctx, len(row.State)+len(row.Result)); err != nil {
 		return nil, err
 	}
 	_, plan, err := s.config.Catalog.Plan(ctx, p.TenantID, row.WorkflowID)

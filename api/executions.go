@@ -89,7 +89,7 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	if row.Result == nil {
 		return nil, fault.New(fault.NotFound, "the execution has not ended").WithSubCode(fault.ExecutionNotFinished)
 	}
-	if err := s.answerFrom(ctx, len(row.Result)); err != nil {
+	if err := s.acquireForAnswer(ctx, len(row.Result)); err != nil {
 		return nil, err
 	}
 	stored, err := execution.ReadResult(row.Result)

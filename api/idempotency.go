@@ -236,7 +236,7 @@ func (s *Server) replay(ctx context.Context, op *operation) (*replayed, error) {
 
 // resultAnswer is the answer of a synchronous execute whose execution has ended.
 func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) (*idempotency.Answer, error) {
-	if err := s.answerFrom(ctx, len(stored)); err != nil {
+	if err := s.acquireForAnswer(ctx, len(stored)); err != nil {
 		return nil, err
 	}
 	result, err := execution.ReadResult(stored)

@@ -94,11 +94,11 @@ func register[I, O any](s *Server, op operation, handler func(context.Context, *
 	h.MaxBodyBytes = -1       // likewise
 	h.BodyReadTimeout = -1    // lifts the deadline that readBody set, for handlers that take long
 	huma.Register(s.huma, h, func(ctx context.Context, in *I) (*O, error) {
-		endRead, err := s.beginRead(ctx, &op)
+		releaseRead, err := s.acquireRead(ctx, &op)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
-		defer endRead()
+		defer releaseRead()
 		out, err := handler(ctx, in)
 		if err != nil {
 			return nil, s.errorAnswer(ctx, &op, err)

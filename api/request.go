@@ -26,14 +26,14 @@ var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 // request is what is learnt about a request while it is answered, for the line
 // that is logged at its end.
 type request struct {
-	id          string
-	address     string // where it came from
-	userAgent   string // as the caller says, cut to userAgentMax
-	tenant      string
-	executionID string
-	route       string // the pattern of its endpoint; empty where there is none
-	endRead     func() // lets others of its tenant read; nil where it does not
-	leave       func() // the room that its answer takes; nil for most
+	id            string
+	address       string // where it came from
+	userAgent     string // as the caller says, cut to userAgentMax
+	tenant        string
+	executionID   string
+	route         string // the pattern of its endpoint; empty where there is none
+	releaseRead   func() // ends the read for the semaphore of reads; nil if the request does not read
+	releaseAnswer func() // returns the memory of a large answer; nil for most requests
 }
 
 // userAgentMax is how many characters of a User-Agent are kept.
@@ -76,8 +76,8 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		recorded.Header().Set("X-Content-Type-Options", "nosniff")
 		recorded.Header().Set("Cache-Control", "no-store")
 		defer func() {
-			if req.leave != nil {
-				req.leave()
+			if req.releaseAnswer != nil {
+				req.releaseAnswer()
 			}
 			took := s.config.Clock().Sub(begun)
 			if s.config.Answered != nil {

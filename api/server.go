@@ -51,7 +51,7 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
-	"tranche/internal/room"
+	"tranche/internal/limit"
 	"tranche/internal/schedule"
 	"tranche/internal/secret"
 	"tranche/internal/storage"
@@ -111,17 +111,17 @@ type Server struct {
 	patterns patternCache
 	// bodyTimeMax is how long a body may take to arrive before 408.
 	bodyTimeMax time.Duration
-	// bodies and answers are for large ones, by themselves: an execution holds its
-	// body for as long as it runs.
-	bodies, answers *room.Rooms
-	reads           *room.Rooms
+	// bodies and answers limit the memory of large ones. They are separate because an
+	// execution keeps its body while it runs.
+	bodies, answers *limit.PerTenant
+	reads           *limit.PerTenant
 }
 
 // New returns a server with every endpoint registered.
 func New(config Config) *Server {
 	s := &Server{
 		config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault,
-		bodies: room.New(roomBytes), answers: room.New(roomBytes), reads: room.New(readsMax(config.Pool)),
+		bodies: limit.NewPerTenant(largeBytesMax), answers: limit.NewPerTenant(largeBytesMax), reads: limit.NewPerTenant(readsMax(config.Pool)),
 	}
 	s.router.Use(middleware.GetHead, noteRoute)
 	s.router.NotFound(s.notFound)

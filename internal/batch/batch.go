@@ -34,6 +34,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -87,15 +88,15 @@ type Service struct {
 	checkpoints *gatherer[*checkpoint]
 	ends        *gatherer[*ended]
 	// turns bounds how much of the work that keeps a processor busy is done at a time.
-	turns *turns
+	turns *limit.Fair
 	// recording bounds how many chunks are recorded at a time:
 	// their items are in memory, and each keeps a process of PostgreSQL busy, for which
 	// single calls would wait. There are as many as turns, so that others compute
 	// meanwhile; but while callers come to this process, a chunk keeps its turn until
 	// it is recorded.
-	recording *turns
+	recording *limit.Fair
 	// calling bounds how many items with effects run at a time: they wait for what they call.
-	calling    *turns
+	calling    *limit.Fair
 	crew       crew // that runs them
 	columns    knownColumns
 	circuits   circuits
@@ -107,7 +108,7 @@ func New(c Config) *Service {
 	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: newTurns(processors, 0), recording: newTurns(processors, 0), calling: newTurns(callingMax, callingGreed), crew: make(crew),
+		turns: limit.NewFair(processors, 0), recording: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed), crew: make(crew),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

@@ -11,6 +11,7 @@ import (
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/workflow"
@@ -60,9 +61,9 @@ type chunkRun struct {
 	plan       *workflow.Plan
 	custom     any
 	isTest     bool
-	*heldChunk           // the chunk; nil where there is none or nothing of it may begin
-	came       int       // its rank among those of the batch that wait for places (turns)
-	lookedAt   time.Time // when it was last known that items may begin
+	*heldChunk              // the chunk; nil where there is none or nothing of it may begin
+	came       limit.Ticket // its rank among those of the batch that wait for slots
+	lookedAt   time.Time    // when it was last known that items may begin
 
 	running       sync.WaitGroup
 	mu            sync.Mutex
@@ -74,7 +75,7 @@ type chunkRun struct {
 // runChunk runs the items of a chunk: in memory, if they have no effects and none
 // has begun, else one beside the other.
 func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
-	r := &chunkRun{Service: s, BatchItemRun: run, came: s.calling.come(), lookedAt: s.Clock()}
+	r := &chunkRun{Service: s, BatchItemRun: run, came: s.calling.Ticket(), lookedAt: s.Clock()}
 	look, err := s.q.BatchChunkLook(ctx, s.Pool, queries.BatchChunkLookParams{
 		TenantID: run.TenantID, BatchID: run.BatchID, FirstItem: run.FirstItem, DeadAfterSeconds: process.DeadAfter.Seconds(),
 	})
@@ -129,7 +130,7 @@ func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 			holding = execution.HeldElsewhere
 			continue
 		}
-		leave := r.place(ctx, beforeAll) // their time runs
+		leave := r.place(ctx, limit.Front) // their time runs
 		if leave == nil {
 			break
 		}
@@ -161,8 +162,8 @@ func (r *chunkRun) begin(ctx context.Context) {
 // place waits for a place for one more item, which is to be left; nil if no more
 // are to be started. Of the chunks that wait the one that came first gets it: while
 // places are scarce few chunks are begun at a time, and items end about in their order.
-func (r *chunkRun) place(ctx context.Context, came int) (leave func()) {
-	leave, err := r.calling.takeAs(ctx, came, r.TenantID, r.BatchID, placesOf(r.plan))
+func (r *chunkRun) place(ctx context.Context, came limit.Ticket) (leave func()) {
+	leave, err := r.calling.Acquire(ctx, limit.Request{TenantID: r.TenantID, BatchID: r.BatchID, Ticket: came, Slots: placesOf(r.plan)})
 	if err != nil {
 		r.note(execution.Held, err)
 		return nil

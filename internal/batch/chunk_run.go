@@ -11,6 +11,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/process"
 	"tranche/internal/workflow"
@@ -46,7 +47,7 @@ type chunk struct {
 // Where another is faster its job is to look again: the other may have died while its
 // commit was on its way, after its own job had become this one.
 func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID, first int32, plan *workflow.Plan) (execution.Holding, error) {
-	leave, err := s.turns.take(ctx, tenantID, batchID)
+	leave, err := s.turns.Acquire(ctx, limit.Request{TenantID: tenantID, BatchID: batchID})
 	if err != nil {
 		return execution.Held, err
 	}
@@ -97,7 +98,7 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 
 // recordInTurn is recordChunk when it is its turn.
 func (s *Service) recordInTurn(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
-	recorded, err := s.recording.take(ctx, c.tenantID, c.batchID)
+	recorded, err := s.recording.Acquire(ctx, limit.Request{TenantID: c.tenantID, BatchID: c.batchID})
 	if err != nil {
 		return false, err
 	}
@@ -200,3 +201,8 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 	s.columns.note(c.batchID, count.NewColumns)
 	return true, nil
 }
+
+// lookOut is called now and then by work that computes for long, so that requests are met.
+// It wakes a thread of Go's that rests, which finds nothing to do and so waits for the
+// network. While all threads compute, Go looks at the network every 10 ms only.
+func lookOut() { go func() {}() }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/execution"
+	"tranche/internal/limit"
 	"tranche/internal/workflow"
 )
 
@@ -33,7 +34,7 @@ func TestPanicsAreErrors(t *testing.T) {
 		require.ErrorContains(t, err, "panic: broken", where)
 	}
 
-	s := &Service{Config: Config{Clock: time.Now}, calling: newTurns(1, 0)}
+	s := &Service{Config: Config{Clock: time.Now}, calling: limit.NewFair(1, 0)}
 	for range 2 {
 		r := &chunkRun{Service: s, plan: &workflow.Plan{}}
 		r.start(r.place(t.Context(), r.came), func() (execution.Holding, error) { panic("broken") })

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 	"tranche/queries"
@@ -109,7 +110,7 @@ func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, t
 		}
 		return nil
 	}, func(ctx context.Context, page queries.BatchItemsListResultsParams) (*reportPage, error) {
-		leave, err := s.turns.take(ctx, tenantID, batchID)
+		leave, err := s.turns.Acquire(ctx, limit.Request{TenantID: tenantID, BatchID: batchID})
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/itemfile"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -96,7 +97,7 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 			p := &portioner{next: row.ItemsRead, yield: yield}
 			return p.readAll(sources)
 		}, func(ctx context.Context, p portion) (checkedPortion, error) {
-			leave, err := s.turns.take(ctx, tenantID, batchID)
+			leave, err := s.turns.Acquire(ctx, limit.Request{TenantID: tenantID, BatchID: batchID})
 			if err != nil {
 				return checkedPortion{}, err
 			}

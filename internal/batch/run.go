@@ -13,6 +13,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
 	"tranche/jobs"
@@ -62,9 +63,9 @@ func (s *Service) loadInPlace(ctx context.Context, run jobs.BatchItemRun) (item 
 		item, plan, err = s.loadFirst(ctx, run)
 		return item, plan, func() {}, err
 	}
-	came := s.calling.come()
+	came := s.calling.Ticket()
 	load := func(places int) (isEnough bool) {
-		if leave, err = s.calling.takeAs(ctx, came, run.TenantID, run.BatchID, places); err != nil {
+		if leave, err = s.calling.Acquire(ctx, limit.Request{TenantID: run.TenantID, BatchID: run.BatchID, Ticket: came, Slots: places}); err != nil {
 			return true
 		}
 		defer func() { // also after a panic
@@ -165,7 +166,7 @@ func (s *Service) End(ctx context.Context, f *execution.Finished) (err error) {
 // runRange runs recorded items without effects, and writes their results in one
 // statement. Others get jobs of their own.
 func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, first, end int32, plan *workflow.Plan) error {
-	leave, err := s.turns.take(ctx, tenantID, batchID)
+	leave, err := s.turns.Acquire(ctx, limit.Request{TenantID: tenantID, BatchID: batchID})
 	if err != nil {
 		return err
 	}

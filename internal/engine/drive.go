@@ -208,7 +208,7 @@ func (d *drive) prepare(ctx context.Context, action action) (run func() event) {
 	env.Tasks = maps.Clone(scene.env.Tasks)
 	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
 	call := &workflow.Call{
-		Env: &env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), EnterRoom: d.run.EnterRoom,
+		Env: &env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), AcquireMemory: d.run.AcquireMemory,
 	}
 	deadline := d.run.State.Deadline
 	return func() event {

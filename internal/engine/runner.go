@@ -41,9 +41,9 @@ type Run struct {
 	// CallbackURL gives the address that answers the wait at a path of the
 	// execution (each[3].approve); nil where there is none.
 	CallbackURL func(path string) (string, error)
-	// EnterRoom is that of the execution's calls (workflow.Call); may be nil. Effects
+	// AcquireMemory is that of the execution's calls (workflow.Call); may be nil. Effects
 	// that run beside each other call it at the same time.
-	EnterRoom func(ctx context.Context, bytes int)
+	AcquireMemory func(ctx context.Context, bytes int)
 }
 
 // Verdict is how far Drive got.

@@ -93,7 +93,7 @@ func (s *Service) runLeased(ctx context.Context, r *run) (*Finished, Holding, er
 		f, err := s.runNew(ctx, tenantID, id, plan, row)
 		return f, Held, err
 	}
-	defer r.leaveRoom()
+	defer r.releaseMemory()
 	err = r.lease(ctx, plan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, HeldElsewhere, nil
@@ -147,7 +147,7 @@ func (r *run) lease(ctx context.Context, plan *workflow.Plan) error {
 	r.tags, r.batchID, r.engine.Plan = row.Tags, row.BatchID, plan
 	if !r.isAdmitted {
 		limited, cancel := context.WithDeadline(ctx, *row.DeadlineAt)
-		r.enterRoom(limited, len(row.Input)+len(row.CustomInput)+len(row.State))
+		r.acquireMemory(limited, len(row.Input)+len(row.CustomInput)+len(row.State))
 		cancel()
 	}
 	if r.engine, err = s.resumed(ctx, plan, r.tenantID, r.id, row); err != nil {

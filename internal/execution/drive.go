@@ -25,7 +25,7 @@ const (
 // returned, to be written by the caller. Otherwise Finished is nil: a wait is recorded, and
 // after an error the lease is given up.
 func (r *run) drive(ctx context.Context) (*Finished, error) {
-	defer r.leaveRoom()
+	defer r.releaseMemory()
 	running := workflow.WithTenant(ctx, r.tenantID)
 	if r.engine.Plan.Effects {
 		var release func()

@@ -21,8 +21,8 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
 	"tranche/internal/fault"
+	"tranche/internal/limit"
 	"tranche/internal/postgres"
-	"tranche/internal/room"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -64,7 +64,7 @@ type Service struct {
 	running running
 	places  chan struct{} // taken by what Start accepted and this service drives
 	held    held
-	answers *room.Rooms // of executions that package batch does not run
+	answers *limit.PerTenant // memory of large answers, not of items
 
 	inserts  lanes[*newExecution, bool]
 	reads    coalescer[reference, *queries.SysExecutionListForRunRow]
@@ -74,7 +74,7 @@ type Service struct {
 
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
-	s := &Service{Config: c, places: make(chan struct{}, placesMax), answers: room.New(roomBytes)}
+	s := &Service{Config: c, places: make(chan struct{}, placesMax), answers: limit.NewPerTenant(answerBytesMax)}
 	if s.Callers == nil {
 		s.Callers = NewCallers(c.Clock)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"tranche/internal/room"
+	"tranche/internal/limit"
 )
 
 // Continue is RunLeased with its last write, as the job of an execution that is
@@ -65,11 +65,11 @@ const (
 	PlaceBytesMax = placeBytesMax
 )
 
-// RoomWaitMax is for how long a large answer waits at most.
-const RoomWaitMax = roomWaitMax
+// AnswerWaitMax is how long a large answer waits for the memory limit.
+const AnswerWaitMax = answerWaitMax
 
-// Rooms are those for large answers, which are so large from now on.
-func (s *Service) Rooms(most int64) *room.Rooms {
-	s.answers = room.New(most)
+// LimitMemory replaces the memory limit of large answers.
+func (s *Service) LimitMemory(bytes int64) *limit.PerTenant {
+	s.answers = limit.NewPerTenant(bytes)
 	return s.answers
 }

@@ -43,7 +43,7 @@ type run struct {
 
 	signalsSeen int64 // signals that the engine was last told of
 	isAdmitted  bool  // by package batch, and what it holds with it
-	room        answerRoom
+	memory      memoryLease
 }
 
 // connect gives the engine what a run with effects needs of the service.
@@ -55,7 +55,7 @@ func (r *run) connect() {
 		}
 	}
 	if !r.isAdmitted {
-		r.engine.EnterRoom = r.enterRoom
+		r.engine.AcquireMemory = r.acquireMemory
 	}
 }
 

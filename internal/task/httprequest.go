@@ -176,8 +176,8 @@ func (r *httpRequest) Run(ctx context.Context, call *workflow.Call) (workflow.Re
 	if !r.success.has(answer.Status) {
 		return workflow.Result{}, r.refused(answer, call.At)
 	}
-	if call.EnterRoom != nil {
-		call.EnterRoom(ctx, len(answer.Body))
+	if call.AcquireMemory != nil {
+		call.AcquireMemory(ctx, len(answer.Body))
 	}
 	output, err := readAnswer(answer)
 	if err != nil {

@@ -41,10 +41,10 @@ type Call struct {
 	Attempt    int // automatic retries count from 1
 	// At is when this run begins.
 	At time.Time
-	// EnterRoom is to be called before something large from outside, of so many bytes,
+	// AcquireMemory is to be called before something large from outside, of so many bytes,
 	// is decoded: it waits until there is room for it, but not for long, and costs
 	// the run nothing but time. Nil does not wait.
-	EnterRoom func(ctx context.Context, bytes int)
+	AcquireMemory func(ctx context.Context, bytes int)
 }
 
 // IdempotencyKey names the call to the outside; it stays the same over automatic

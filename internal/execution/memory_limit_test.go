@@ -74,7 +74,7 @@ func TestLargeAnswersAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	b, a := setup(t), newAnswerers(t)
 	s, _ := b.process(t)
-	rooms := s.Rooms(1) // is taken by one
+	memory := s.LimitMemory(1) // one large answer takes it
 	large := b.asking(t, "large", a.url+"/?large", a.url+"/held")
 
 	ended := make(chan execution.Execution, 1)
@@ -97,7 +97,7 @@ func TestLargeAnswersAreFewAtATime(t *testing.T) {
 		}
 		finished <- f
 	}()
-	require.Eventually(t, func() bool { return rooms.Users(b.tenant) == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return memory.Users(b.tenant) == 2 }, 10*time.Second, time.Millisecond)
 
 	small, err := s.Run(t.Context(), b.asking(t, "small", a.url, a.url), 0)
 	require.NoError(t, err)
@@ -107,16 +107,16 @@ func TestLargeAnswersAreFewAtATime(t *testing.T) {
 	theirs, err := s.Run(t.Context(), other.asking(t, "large", a.url+"/?large", a.url), 0)
 	require.NoError(t, err)
 	require.Equal(t, `{"rows":2000}`, string(theirs.Result.Output))
-	require.Zero(t, rooms.Users(other.tenant))
+	require.Zero(t, memory.Users(other.tenant))
 	require.Empty(t, a.held, "the second waits for room")
 
 	a.let <- struct{}{}
 	require.Equal(t, `{"rows":2000}`, string((<-ended).Result.Output))
 	<-a.held
-	require.Equal(t, 1, rooms.Users(b.tenant))
+	require.Equal(t, 1, memory.Users(b.tenant))
 	a.let <- struct{}{}
 	f := <-finished
-	require.Zero(t, rooms.Users(b.tenant))
+	require.Zero(t, memory.Users(b.tenant))
 	require.Nil(t, f.Outcome.Output, "what waits to be written is text")
 	require.Same(t, &f.Result.Output[0], &f.ResultText[bytes.Index(f.ResultText, f.Result.Output)], "once")
 	_, err = s.End(t.Context(), f)
@@ -130,8 +130,8 @@ func TestLargeAnswersWaitBrieflyForRoom(t *testing.T) {
 	t.Parallel()
 	b, a := setup(t), newAnswerers(t)
 	s, _ := b.process(t)
-	rooms := s.Rooms(1)
-	_, err := rooms.Enter(t.Context(), b.tenant, 1)
+	memory := s.LimitMemory(1)
+	_, err := memory.Acquire(t.Context(), b.tenant, 1)
 	require.NoError(t, err)
 
 	each := b.asEach(t, a.url+"/?large")
@@ -141,7 +141,7 @@ func TestLargeAnswersWaitBrieflyForRoom(t *testing.T) {
 	}, func(context.Context, *execution.Checkpoint) (bool, error) { return true, nil })
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, f.Outcome.Status)
-	require.Less(t, time.Since(began), execution.RoomWaitMax)
+	require.Less(t, time.Since(began), execution.AnswerWaitMax)
 
 	hurried := *each.Plan
 	hurried.Timeout = 6 * time.Second
@@ -150,7 +150,7 @@ func TestLargeAnswersWaitBrieflyForRoom(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
 	require.Equal(t, 10*largeRows, strings.Count(string(e.Result.Output), "payment"))
-	require.Equal(t, 1, rooms.Users(b.tenant))
+	require.Equal(t, 1, memory.Users(b.tenant))
 }
 
 // The answers of one execution do not wait for each other.
@@ -158,7 +158,7 @@ func TestLargeAnswersOfOneExecutionEnterTogether(t *testing.T) {
 	t.Parallel()
 	b, a := setup(t), newAnswerers(t)
 	s, _ := b.process(t)
-	rooms := s.Rooms(1)
+	memory := s.LimitMemory(1)
 	go func() {
 		for range 10 {
 			<-a.held
@@ -172,8 +172,8 @@ func TestLargeAnswersOfOneExecutionEnterTogether(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
 	require.Equal(t, 10*largeRows, strings.Count(string(e.Result.Output), "payment"))
-	require.Less(t, time.Since(began), execution.RoomWaitMax)
-	require.Zero(t, rooms.Users(b.tenant))
+	require.Less(t, time.Since(began), execution.AnswerWaitMax)
+	require.Zero(t, memory.Users(b.tenant))
 }
 
 // What is stored of an execution that goes on is decoded as far as there is room for it
@@ -182,7 +182,7 @@ func TestLargeStatesAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	b, a := setup(t), newAnswerers(t)
 	s, _ := b.process(t)
-	rooms := s.Rooms(1)
+	memory := s.LimitMemory(1)
 	started, err := s.Start(t.Context(), b.request(t, "resting", `[
 		{"id":"first","type":"http-request","config":{"url":"`+a.url+`/?large"}},
 		{"id":"rest","type":"delay","config":{"forMs":3600000}}]`, `[{"source":"first","target":"rest"},{"source":"start","target":"first"}]`, `{}`))
@@ -195,16 +195,16 @@ func TestLargeStatesAreFewAtATime(t *testing.T) {
 		return err
 	}
 	require.NoError(t, goOn(s.RunLeased))
-	require.Zero(t, rooms.Users(b.tenant))
+	require.Zero(t, memory.Users(b.tenant))
 
-	leave, err := rooms.Enter(t.Context(), b.tenant, 1)
+	leave, err := memory.Acquire(t.Context(), b.tenant, 1)
 	require.NoError(t, err)
 	require.NoError(t, goOn(s.RunAdmitted))
 	waited := make(chan error, 1)
 	go func() { waited <- goOn(s.RunLeased) }()
-	require.Eventually(t, func() bool { return rooms.Users(b.tenant) == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return memory.Users(b.tenant) == 2 }, 10*time.Second, time.Millisecond)
 	require.Empty(t, waited)
 	leave()
 	require.NoError(t, <-waited)
-	require.Zero(t, rooms.Users(b.tenant))
+	require.Zero(t, memory.Users(b.tenant))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/identity"
-	"tranche/internal/room"
+	"tranche/internal/limit"
 )
 
 // holding is a server with one operation, which holds what it is asked until it may go on.
@@ -74,10 +74,10 @@ func (h *holding) send(t *testing.T, tenant, method, query string, body io.Reade
 	}()
 }
 
-// requireFewAtATime holds that of what send sends, two large ones of a tenant are let in
-// at a time, whatever others and small ones do, and that who waits for too long is told
-// to come again.
-func (h *holding) requireFewAtATime(t *testing.T, r *room.Rooms, send func(tenant string, isLarge bool)) {
+// requireFewAtATime requires that two large requests of a tenant run at a time, regardless
+// of small requests and of other tenants, and that a request that waits for too long gets
+// 503 with Retry-After.
+func (h *holding) requireFewAtATime(t *testing.T, l *limit.PerTenant, send func(tenant string, isLarge bool)) {
 	t.Helper()
 	begins := func(tenant string, isLarge bool) {
 		send(tenant, isLarge)
@@ -97,21 +97,21 @@ func (h *holding) requireFewAtATime(t *testing.T, r *room.Rooms, send func(tenan
 	h.bodyTimeMax = time.Minute
 
 	send("one", true)
-	require.Eventually(t, func() bool { return r.Users(tenantNamed("one")) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Users(tenantNamed("one")) == 3 }, 10*time.Second, time.Millisecond)
 	require.Empty(t, h.begun)
 	close(h.goOn)
 	require.Equal(t, "one", <-h.begun)
 	for range 5 {
 		require.Equal(t, http.StatusNoContent, (<-h.answered).StatusCode)
 	}
-	require.Eventually(t, func() bool { return r.Users(tenantNamed("one")) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Users(tenantNamed("one")) == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // Reads of a tenant leave connections to others.
 func TestReadsAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	h := hold(t, http.MethodGet, func(*holding, context.Context, int) error { return nil })
-	h.reads = room.New(2)
+	h.reads = limit.NewPerTenant(2)
 	h.requireFewAtATime(t, h.reads, func(tenant string, isLarge bool) {
 		if !isLarge {
 			tenant = "third"
@@ -135,8 +135,8 @@ func TestLargeBodiesAreFewAtATime(t *testing.T) {
 
 func TestLargeAnswersAreFewAtATime(t *testing.T) {
 	t.Parallel()
-	h := hold(t, http.MethodGet, func(h *holding, ctx context.Context, size int) error { return h.answerFrom(ctx, size) })
-	h.reads = room.New(2) // what has been read and waits for room keeps nobody from reading
+	h := hold(t, http.MethodGet, func(h *holding, ctx context.Context, size int) error { return h.acquireForAnswer(ctx, size) })
+	h.reads = limit.NewPerTenant(2) // a request that waits for its answer does not count as a read
 	h.requireFewAtATime(t, h.answers, func(tenant string, isLarge bool) {
 		query := "?size=1000"
 		if isLarge {

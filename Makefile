@@ -7,7 +7,7 @@ GO ?= go
 # The tools have modules of their own, so that their dependencies stay out of
 # the service's. CGO_ENABLED=0 spares sqlc its long C build.
 LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
-SQLC := CGO_ENABLED=0 $(GO) tool -modfile=tools/go.mod sqlc
+SQLC := CGO_ENABLED=0 $(GO) tool -modfile=tools/sqlc/go.mod sqlc
 
 FUZZTIME ?= 30s
 
@@ -62,11 +62,11 @@ release-contract: ## with a release: what callers rely on from now on
 
 .PHONY: bench
 bench: ## the service beside the limit of its database: a table, and bench.json (ten minutes; Linux)
-	$(GO) run ./cmd/tranche bench --large-items 1000000 --json bench.json
+	$(GO) run ./tools/bench --large-items 1000000 --json bench.json
 
 .PHONY: bench-quick
 bench-quick: ## the same in about two minutes, with small batches
-	$(GO) run ./cmd/tranche bench --quick --json bench.json
+	$(GO) run ./tools/bench --quick --json bench.json
 
 .PHONY: bench-go
 bench-go: ## benchmarks of the engine, the expressions and the task types alone
@@ -90,7 +90,7 @@ large-files: ## three files of 300 MB over HTTP in one batch, in little memory (
 
 .PHONY: bench-batch
 bench-batch: ## batches of 100,000 and a million, and small ones beside large ones, beside River's jobs that do nothing (minutes)
-	$(GO) run ./cmd/tranche bench --only 'drain|batch' --large-items 1000000
+	$(GO) run ./tools/bench --only 'drain|batch' --large-items 1000000
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME (30s) each

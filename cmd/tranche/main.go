@@ -60,10 +60,7 @@ type commandLine struct {
 	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens, and seal what is kept under a new master key."`
 	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
 	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
-	Bench    benchCommand     `cmd:"" help:"Measure the program beside the limit of its database."`
 	Version  versionCommand   `cmd:"" help:"Show which build of the program this is."`
-	// BenchBureau is started by bench alone.
-	BenchBureau benchBureauCommand `cmd:"" hidden:""`
 }
 
 // console is where commands write: results to Out, everything else to Err.

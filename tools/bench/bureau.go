@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -23,9 +24,13 @@ type bureau struct {
 	lives io.Closer // the process ends when it is closed
 }
 
-// startBureau starts the program's bureauCommand.
-func startBureau(ctx context.Context, program string) (*bureau, error) {
-	cmd := exec.CommandContext(ctx, program, bureauCommand) // #nosec G204 -- the operator's program
+// startBureau starts this program's hidden command bureau.
+func startBureau(ctx context.Context) (*bureau, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, "bureau") // #nosec G204 -- this program
 	lives, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -50,11 +55,8 @@ func (b *bureau) url(path string) string { return "http://" + b.addr + path }
 
 func (b *bureau) close() error { return errors.Join(b.lives.Close(), b.cmd.Wait()) }
 
-// bureauCommand is the name of the command that calls RunBureau.
-const bureauCommand = "bench-bureau"
-
-// RunBureau answers calls until lives ends; it writes the address where it does.
-func RunBureau(ctx context.Context, lives io.Reader, address io.Writer) error {
+// runBureau answers calls until lives ends. It writes its address first.
+func runBureau(ctx context.Context, lives io.Reader, address io.Writer) error {
 	b, err := openBureau(ctx)
 	if err != nil {
 		return err

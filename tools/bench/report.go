@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,28 +18,31 @@ type target struct {
 	of, to measure // to is empty where the measure stands for itself
 	atMost bool    // else at least
 	bound  float64
-	better float64 // a further aim; 0 for none
 }
+
+// tolerance is the part of a target by which a figure may miss it and still counts as
+// held: repeated runs on one machine differ by that much.
+const tolerance = 0.1
 
 // targets are those of the project; docs/performance.md says why these.
 func targets() []target {
 	return []target{
-		{syncAlone, insertAlone, true, 3, 2},
-		{syncMany, insertMany, false, 0.35, 0.6},
-		{syncMany, pgbenchMany, false, 0.35, 0.6},
-		{callAlone, insertAlone, true, 4, 3},
-		{asyncAlone, "", true, 10, 5},
-		{asyncAccepted, insertMany, false, 0.25, 0.4},
-		{asyncAccepted, pgbenchMany, false, 0.25, 0.4},
-		{batchRate, drainRate, false, 1, 2},
-		{effectRate, drainRate, false, 0.35, 0.5},
-		{largeRate, batchRate, false, 0.8, 0},
-		{peakMemory, "", true, 300, 150},
-		{probeBusy, probeIdle, true, 5, 3},
-		{list99, "", true, 50, 15},
-		{readyTime, "", true, 1, 0},
-		{idleCPU, "", true, 1, 0},
-		{idleMemory, "", true, 80, 0},
+		{syncAlone, insertAlone, true, 3.3},
+		{syncMany, insertMany, false, 0.35},
+		{syncMany, pgbenchMany, false, 0.35},
+		{callAlone, insertAlone, true, 5.5},
+		{asyncAlone, "", true, 10},
+		{asyncAccepted, insertMany, false, 0.25},
+		{asyncAccepted, pgbenchMany, false, 0.25},
+		{batchRate, drainRate, false, 0.8},
+		{effectRate, drainRate, false, 0.25},
+		{largeRate, batchRate, false, 0.8},
+		{peakMemory, "", true, 300},
+		{probeBusy, "", true, 25},
+		{list99, "", true, 50},
+		{readyTime, "", true, 1},
+		{idleCPU, "", true, 1},
+		{idleMemory, "", true, 80},
 	}
 }
 
@@ -51,12 +55,12 @@ type Ratio struct {
 	Most   float64 `json:"most"`
 	AtMost bool    `json:"atMost"` // Target is an upper bound; else a lower one
 	Target float64 `json:"target"`
-	Aim    float64 `json:"aim,omitempty"`
-	Held   bool    `json:"held"`
+	Held   bool    `json:"held"` // also within tolerance of Target
 }
 
 // Report is the outcome of a run.
 type Report struct {
+	Program    string            `json:"program"`
 	At         time.Time         `json:"at"`
 	Machine    string            `json:"machine"`
 	PostgreSQL string            `json:"postgresql"`
@@ -69,7 +73,7 @@ type Report struct {
 
 func (b *bench) report() *Report {
 	r := &Report{
-		At: time.Now().UTC().Truncate(time.Second), Machine: machine(), PostgreSQL: b.db.version, Settings: b.db.settings,
+		Program: b.program, At: time.Now().UTC().Truncate(time.Second), Machine: machine(), PostgreSQL: b.db.version, Settings: b.db.settings,
 		Rounds: b.Rounds, Items: b.Items, Figures: b.all,
 	}
 	for _, t := range targets() {
@@ -107,10 +111,13 @@ func (b *bench) reached(t target) (Ratio, bool) {
 		f.add(t.of, value)
 	}
 	r := f.all[0]
+	held := r.Median >= t.bound*(1-tolerance)
+	if t.atMost {
+		held = r.Median <= t.bound*(1+tolerance)
+	}
 	return Ratio{
 		Of: t.of, To: t.to, Value: r.Median, Least: r.Least, Most: r.Most,
-		AtMost: t.atMost, Target: t.bound, Aim: t.better,
-		Held: (t.atMost && r.Median <= t.bound) || (!t.atMost && r.Median >= t.bound),
+		AtMost: t.atMost, Target: t.bound, Held: held,
 	}, true
 }
 
@@ -125,9 +132,44 @@ func machine() string {
 	return fmt.Sprintf("%d × %s, %s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version())
 }
 
+// missed counts the targets that are not held.
+func (r *Report) missed() (n int) {
+	for _, ratio := range r.Ratios {
+		if !ratio.Held {
+			n++
+		}
+	}
+	return n
+}
+
+// printComparison writes the medians of several builds side by side, each with its
+// ratio to that of the first.
+func printComparison(w io.Writer, reports []*Report) error {
+	if len(reports) < 2 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, r := range reports {
+		fmt.Fprintf(table, "%s\t\t", r.Program)
+	}
+	fmt.Fprint(table, "  \n")
+	for _, first := range reports[0].Figures {
+		for _, r := range reports {
+			i := slices.IndexFunc(r.Figures, func(f *figures) bool { return f.Name == first.Name })
+			if i < 0 {
+				fmt.Fprint(table, "-\t\t")
+				continue
+			}
+			fmt.Fprintf(table, "%s\t× %.2f\t", number(r.Figures[i].Median), r.Figures[i].Median/first.Median)
+		}
+		fmt.Fprintf(table, "  %s\n", first.Name)
+	}
+	return table.Flush()
+}
+
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%s\nPostgreSQL %s with", r.Machine, r.PostgreSQL)
+	fmt.Fprintf(w, "%s\n%s\nPostgreSQL %s with", r.Program, r.Machine, r.PostgreSQL)
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "min_wal_size", "max_wal_size"} {
 		fmt.Fprintf(w, " %s=%s", name, r.Settings[name])
 	}
@@ -152,6 +194,7 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s %s\t  %s%s\n", number(ratio.Value), number(ratio.Least), number(ratio.Most), sign, number(ratio.Target), name, verdict)
 	}
+	fmt.Fprintln(table)
 	return table.Flush()
 }
 

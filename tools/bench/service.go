@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -56,7 +56,7 @@ func (b *bench) startService(ctx context.Context, dir, key string) (_ *service, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	cmd := exec.CommandContext(ctx, b.Program, "serve", "--addr=127.0.0.1:0", "--egress-allow="+b.bureau.addr, "--mail-dir="+filepath.Join(dir, "mail")) // #nosec G204 -- the operator's program
+	cmd := exec.CommandContext(ctx, b.program, "serve", "--addr=127.0.0.1:0", "--egress-allow="+b.bureau.addr, "--mail-dir="+filepath.Join(dir, "mail")) // #nosec G204 -- the operator's program
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+b.db.url, "TRANCHE_MASTER_KEY="+key)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeMax

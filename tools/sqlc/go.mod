@@ -1,4 +1,4 @@
-module tranche/tools
+module tranche/tools/sqlc
 
 go 1.26.0
 

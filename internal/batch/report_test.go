@@ -172,7 +172,7 @@ func readFailed(file io.Reader) ([]itemfile.Item, error) {
 func TestFailedTableReadsBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		texts := rapid.StringMatching("'{0,2}[=+@\t;-]?[a-z\n\"',;|é ]{1,5}")
+		texts := rapid.StringMatching("'{0,2}[=+@\t;-]?[a-z\r\n\"',;|é ]{1,5}")
 		inputs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) map[string]any {
 			input := map[string]any{"name": texts.Draw(t, "name"), "amount": json.Number(rapid.StringMatching(`-?[1-9][0-9]{0,20}(\.[0-9]{1,5})?`).Draw(t, "amount"))}
 			if rapid.Bool().Draw(t, "address") {

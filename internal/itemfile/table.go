@@ -3,37 +3,42 @@ package itemfile
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// table reads the rows of a delimited file, one at a time.
+// table reads the rows of a delimited file (RFC 4180), one at a time. It does not use
+// encoding/csv, which replaces CR LF in a quoted cell by LF.
 type table struct {
 	*file
-	text  *boundedReader
-	lines *bufio.Reader // what csv reads from
-	csv   *csv.Reader
-	// row is the number of the last row that was read, and lastLine the line of
-	// the text it ended on: blank lines between rows count as rows, as they do in
-	// the spreadsheet the user sees.
-	row, lastLine int
-	header        []string
+	text      *boundedReader
+	lines     *bufio.Reader // reads from text
+	delimiter []byte
+	header    []string
+	row       int // number of the last row; blank lines count, as in a spreadsheet program
+
+	rest      []byte // the part of the current line that is not yet read
+	long      []byte // memory for a line that is longer than the buffer of lines
+	lineCount int    // lines of the current row
+	values    []byte // the cells of the current row, one after the other
+	ends      []int  // where each cell ends in values
+	cells     []string
 }
 
-// openTable reads the header of a delimited file. Faults of the file are
-// *Error; other errors are the source's own.
+// openTable reads the header of a delimited file. Faults of the file are *Error;
+// other errors come from the source.
 func openTable(f *file) (*table, error) {
 	t := &table{file: f, text: f.bounded()}
-	text := bufio.NewReaderSize(t.text, sampleBytes)
-	head, err := text.Peek(sampleBytes) // an error shows again when the rows are read
+	t.lines = bufio.NewReaderSize(t.text, sampleBytes)
+	head, err := t.lines.Peek(sampleBytes) // an error shows again when the rows are read
 	if endsLinesWithCR(head) {
-		text = bufio.NewReaderSize(&carriageReturns{source: text}, sampleBytes)
-		head, err = text.Peek(sampleBytes)
+		t.lines = bufio.NewReaderSize(&carriageReturns{source: t.lines}, sampleBytes)
+		head, err = t.lines.Peek(sampleBytes)
 	}
 	sample := string(head)
 	delimiter, declaration := declaredDelimiter(sample)
@@ -43,9 +48,8 @@ func openTable(f *file) (*table, error) {
 	if delimiter == 0 {
 		delimiter = detectDelimiter(sample, errors.Is(err, io.EOF))
 	}
-	_, _ = text.Discard(declaration) // it was peeked
-	t.lines, t.csv = text, csv.NewReader(text)
-	t.csv.Comma, t.csv.FieldsPerRecord, t.csv.ReuseRecord = delimiter, -1, true
+	_, _ = t.lines.Discard(declaration) // it was peeked
+	t.delimiter = utf8.AppendRune(nil, delimiter)
 	return t, t.readHeader()
 }
 
@@ -60,7 +64,7 @@ func (t *table) readHeader() error {
 	if err != nil {
 		return err
 	}
-	t.row = 1
+	t.row = 1 // blank lines before the header do not count
 	t.header, err = headerOf(t.file, 1, cells)
 	return err
 }
@@ -105,64 +109,131 @@ func (t *table) next() ([]string, error) {
 	}
 }
 
-// passOverBlankLines reads the lines without text that come before a row. A sheet of
-// one column can have as many of them as it has rows, and csv.Reader, which reads
-// from the same buffer, would pass over them within one call: the bound of a row
-// would count them.
-func (t *table) passOverBlankLines() {
-	for {
+// read returns the cells of the next row that is no blank line. The cells are valid
+// until the next call. A quote that is out of place fails the row alone: *rowError
+// comes with the cells before it.
+func (t *table) read() ([]string, error) {
+	for isBlank := true; isBlank; isBlank = len(trimEnd(t.rest)) == 0 {
 		t.text.rowLeft = rowBytesMax
-		head, _ := t.lines.Peek(2) // an error shows again when the row is read
-		switch {
-		case bytes.HasPrefix(head, []byte("\n")):
-			_, _ = t.lines.Discard(1) // it was peeked
-		case string(head) == "\r\n":
-			_, _ = t.lines.Discard(2)
-		default:
-			return
+		if err := t.readLine(); errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		} else if err != nil {
+			return nil, t.fail(err, t.row+1)
 		}
 		t.row++
 	}
+	t.values, t.ends, t.lineCount = t.values[:0], t.ends[:0], 1
+	err := t.split()
+	values, start := string(t.values), 0
+	t.cells = t.cells[:0]
+	for _, end := range t.ends {
+		t.cells, start = append(t.cells, values[start:end]), end
+	}
+	return t.cells, err
 }
 
-func (t *table) read() ([]string, error) {
-	t.passOverBlankLines()
-	cells, err := t.csv.Read()
-	if errors.Is(err, io.EOF) && t.source.err == nil {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return cells, t.fail(err, cells)
-	}
-	line, _ := t.csv.FieldPos(0)
-	t.row += line - t.lastLine
-	lastCell := len(cells) - 1
-	line, _ = t.csv.FieldPos(lastCell)
-	t.lastLine = line + strings.Count(cells[lastCell], "\n")
-	return cells, nil
-}
-
-// fail turns an error of the decoders into one that names the file, or only the
-// row where a quote is out of place within one line. A quote that is not closed
-// may have swallowed the rows after it: then nothing of the file can be trusted.
-func (t *table) fail(err error, before []string) error {
-	parse, ok := errors.AsType[*csv.ParseError](err)
-	if !ok || t.source.err != nil {
-		failed := t.broken(err, t.row+1)
-		if broken, isFile := errors.AsType[*Error](failed); isFile && errors.Is(err, errRowTooLong) {
-			broken.Reason += "; is a quote not closed?"
+// split divides a row into its cells.
+func (t *table) split() error {
+	for hasNext := true; hasNext; t.rest, hasNext = bytes.CutPrefix(t.rest, t.delimiter) {
+		if len(t.rest) > 0 && t.rest[0] == '"' {
+			if err := t.quotedCell(); err != nil {
+				return err
+			}
+		} else {
+			cell := trimEnd(t.rest)
+			if i := bytes.Index(cell, t.delimiter); i >= 0 {
+				cell = cell[:i]
+			}
+			if bytes.IndexByte(cell, '"') >= 0 {
+				return t.misplacedQuote()
+			}
+			t.values, t.rest = append(t.values, cell...), t.rest[len(cell):]
 		}
-		return failed
+		t.ends = append(t.ends, len(t.values))
 	}
+	return nil
+}
+
+// quotedCell reads a cell that begins with a quote. Its text can contain delimiters,
+// line ends and, doubled, quotes.
+func (t *table) quotedCell() error {
+	t.rest = t.rest[1:]
+	for {
+		i := bytes.IndexByte(t.rest, '"')
+		if i < 0 {
+			t.values = append(t.values, t.rest...)
+			if err := t.readLine(); errors.Is(err, io.EOF) {
+				return t.misplacedQuote()
+			} else if err != nil {
+				return t.fail(err, t.row)
+			}
+			t.lineCount++
+			continue
+		}
+		t.values, t.rest = append(t.values, t.rest[:i]...), t.rest[i+1:]
+		switch {
+		case len(t.rest) > 0 && t.rest[0] == '"':
+			t.values, t.rest = append(t.values, '"'), t.rest[1:]
+		case len(trimEnd(t.rest)) == 0, bytes.HasPrefix(t.rest, t.delimiter):
+			return nil
+		default:
+			return t.misplacedQuote()
+		}
+	}
+}
+
+// misplacedQuote returns a *rowError for a row of one line. A longer row may contain
+// the rows after it because its quote is not closed; then the whole file is refused.
+func (t *table) misplacedQuote() error {
 	const reason = "a quote is out of place or not closed"
-	t.row += parse.StartLine - t.lastLine
-	if parse.Line > parse.StartLine {
+	if t.lineCount > 1 {
 		return &Error{File: t.name, Row: t.row, Reason: reason}
 	}
-	t.lastLine = parse.Line
 	broken := &rowError{reason: reason}
-	if len(before) < len(t.header) {
-		broken.column = t.header[len(before)]
+	if len(t.ends) < len(t.header) {
+		broken.column = t.header[len(t.ends)]
 	}
 	return broken
+}
+
+// readLine reads a line with its end into rest, or returns io.EOF.
+func (t *table) readLine() error {
+	line, err := t.lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		t.long = t.long[:0]
+		for errors.Is(err, bufio.ErrBufferFull) {
+			t.long = append(t.long, line...)
+			line, err = t.lines.ReadSlice('\n')
+		}
+		t.long = append(t.long, line...)
+		line = t.long
+	}
+	if errors.Is(err, io.EOF) {
+		if t.source.err != nil {
+			return t.source.err
+		}
+		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 {
+			err = nil // the last line has no end
+		}
+	}
+	t.rest = line
+	return err
+}
+
+// trimEnd removes the end of a line, which is LF or CR LF.
+func trimEnd(line []byte) []byte {
+	line, hasEnd := bytes.CutSuffix(line, []byte("\n"))
+	if hasEnd {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+	}
+	return line
+}
+
+// fail turns an error of the decoders into one that names the file and the row.
+func (t *table) fail(err error, row int) error {
+	failed := t.broken(err, row)
+	if broken, isFile := errors.AsType[*Error](failed); isFile && errors.Is(err, errRowTooLong) {
+		broken.Reason += "; is a quote not closed?"
+	}
+	return failed
 }

@@ -29,9 +29,9 @@ const (
 // State is how far an execution is. It round-trips exactly through its JSON and
 // belongs to one execution of one plan.
 type State struct {
-	ExecutionID string    `json:"executionId"`
-	Attempt     int       `json:"attempt"` // of the execution, from 1
-	Status      Status    `json:"status"`
+	ExecutionID string    `json:"executionId,omitempty"`
+	Attempt     int       `json:"attempt,omitempty"` // of the execution, from 1
+	Status      Status    `json:"status,omitempty"`
 	StartedAt   time.Time `json:"startedAt,omitzero"`
 	// Deadline is when the execution times out; the start sets it to the
 	// plan's time limit unless it is set before.
@@ -47,7 +47,7 @@ type State struct {
 
 // TaskState is how far one task is.
 type TaskState struct {
-	Status Status `json:"status"`
+	Status Status `json:"status,omitempty"`
 	// Ready says that the incoming edges let a pending task begin, Admitted
 	// that its when did; Skip that it is passed over when its turn comes; Later
 	// that its turn comes once the sources have been asked again (ResetSources).

@@ -97,7 +97,6 @@ type Service struct {
 	recording *limit.Fair
 	// calling bounds how many items with effects run at a time: they wait for what they call.
 	calling    *limit.Fair
-	crew       crew // that runs them
 	columns    knownColumns
 	circuits   circuits
 	heldChunks heldChunks
@@ -108,7 +107,7 @@ func New(c Config) *Service {
 	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: limit.NewFair(processors, 0), recording: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed), crew: make(crew),
+		turns: limit.NewFair(processors, 0), recording: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

@@ -204,9 +204,7 @@ func (r *chunkRun) mayBegin(ctx context.Context) bool {
 // start runs an item beside the others. It keeps its place until it is recorded, so that
 // no more calls begin while the database is slow.
 func (r *chunkRun) start(leave func(), run func() (execution.Holding, error)) {
-	r.running.Add(1)
-	r.crew.start(func() {
-		defer r.running.Done()
+	r.running.Go(func() {
 		defer leave()
 		holding := execution.Held
 		err := fault.Safely(func() (err error) {

@@ -25,16 +25,11 @@ const (
 	// awayRetryWait is the pause before another attempt while the database is
 	// away: what effects gave must not be lost for that.
 	awayRetryWait = 500 * time.Millisecond
-	// writersMax is how many statements of a batch there are at a time, and
-	// secondWriterAt how many items have to wait before there is a second one.
-	writersMax     = 2
-	secondWriterAt = 128
 )
 
 // gatherer writes the items of a batch that come at about the same time in one
 // statement (group commit). Each batch that has items waiting has a writer, which takes
-// whatever has come meanwhile, and while many wait a second one, because a statement
-// keeps only one of the database's processors busy. Items of different batches are never
+// the items that came while it wrote those before. Items of different batches are never
 // mixed, and while the database is away the writer tries again. (Single executions share
 // commits by the coalescer of package execution.)
 type gatherer[T sized] struct {
@@ -67,7 +62,6 @@ func (it *chunkItem) size() int {
 type itemQueue[T sized] struct {
 	tenantID, batchID uuid.UUID
 	waiting           []*arrival[T]
-	writers           int
 }
 
 // arrival is an item and whoever waits for it to be written.
@@ -89,12 +83,9 @@ func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item
 	if q == nil {
 		q = &itemQueue[T]{tenantID: tenantID, batchID: batchID}
 		g.queues[batchID] = q
-	}
-	q.waiting = append(q.waiting, a)
-	if q.writers == 0 || q.writers < writersMax && len(q.waiting) >= secondWriterAt {
-		q.writers++
 		go g.serve(context.WithoutCancel(ctx), q)
 	}
+	q.waiting = append(q.waiting, a)
 	g.mu.Unlock()
 	select {
 	case err := <-a.done:
@@ -104,16 +95,14 @@ func (g *gatherer[T]) add(ctx context.Context, tenantID, batchID uuid.UUID, item
 	}
 }
 
-// serve writes what waits until nothing does, or little beside another writer.
+// serve writes the items that wait until there are none.
 func (g *gatherer[T]) serve(ctx context.Context, q *itemQueue[T]) {
 	for {
 		time.Sleep(gatherTime)
 		g.mu.Lock()
 		taken := q.waiting
-		if len(taken) == 0 || q.writers > 1 && len(taken) < secondWriterAt {
-			if q.writers--; q.writers == 0 {
-				delete(g.queues, q.batchID)
-			}
+		if len(taken) == 0 {
+			delete(g.queues, q.batchID)
 			g.mu.Unlock()
 			return
 		}

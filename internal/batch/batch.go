@@ -89,12 +89,6 @@ type Service struct {
 	ends        *gatherer[*ended]
 	// turns bounds how much of the work that keeps a processor busy is done at a time.
 	turns *limit.Fair
-	// recording bounds how many chunks are recorded at a time:
-	// their items are in memory, and each keeps a process of PostgreSQL busy, for which
-	// single calls would wait. There are as many as turns, so that others compute
-	// meanwhile; but while callers come to this process, a chunk keeps its turn until
-	// it is recorded.
-	recording *limit.Fair
 	// calling bounds how many items with effects run at a time: they wait for what they call.
 	calling    *limit.Fair
 	columns    knownColumns
@@ -107,7 +101,7 @@ func New(c Config) *Service {
 	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
 	s := &Service{
 		Config: c, q: queries.New(),
-		turns: limit.NewFair(processors, 0), recording: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed),
+		turns: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed),
 	}
 	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
 	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)

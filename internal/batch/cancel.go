@@ -174,7 +174,7 @@ func (s *Service) cancelChunk(ctx context.Context, tenantID, batchID uuid.UUID, 
 	if err != nil {
 		return err
 	}
-	isRecorded, err := s.recordChunk(ctx, c, items, func() {})
+	isRecorded, err := s.recordChunk(ctx, c, items)
 	if isRecorded {
 		s.Executions.NoteEnded(engine.StatusCancelled, len(items))
 	}

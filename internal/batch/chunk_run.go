@@ -29,10 +29,6 @@ import (
 // faster.
 const recordedBytesMax = 4 << 20
 
-// lookOutEach is how many items, a few milliseconds' work, are between two uses of
-// lookOut.
-const lookOutEach = 100
-
 // chunk is one that waits, and what it takes to run it.
 type chunk struct {
 	tenantID, batchID uuid.UUID
@@ -65,11 +61,7 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		return execution.Held, err
 	}
 	items, size := make([]*ended, 0, len(c.row.Inputs)), 0
-	for i, input := range c.row.Inputs {
-		if i%lookOutEach == 0 {
-			lookOut()
-		}
-		s.Executions.Callers.LetGoFirst(ctx)
+	for _, input := range c.row.Inputs {
 		if size > recordedBytesMax {
 			if isSplit, err := s.splitChunk(ctx, c, len(items)); err != nil || !isSplit {
 				return execution.HeldElsewhere, err
@@ -89,24 +81,11 @@ func (s *Service) runPureChunk(ctx context.Context, tenantID, batchID uuid.UUID,
 		items = append(items, item)
 		size += item.size()
 	}
-	isRecorded, err := s.recordInTurn(ctx, c, items, leave)
+	isRecorded, err := s.recordChunk(ctx, c, items)
 	if err != nil || !isRecorded {
 		return execution.HeldElsewhere, err
 	}
 	return execution.Held, nil
-}
-
-// recordInTurn is recordChunk when it is its turn.
-func (s *Service) recordInTurn(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
-	recorded, err := s.recording.Acquire(ctx, limit.Request{TenantID: c.tenantID, BatchID: c.batchID})
-	if err != nil {
-		return false, err
-	}
-	defer recorded()
-	if !s.Executions.Callers.Lately() {
-		leave() // others compute meanwhile
-	}
-	return s.recordChunk(ctx, c, items, leave)
 }
 
 // splitChunk leaves the first items in a chunk, which have run, and gives the
@@ -150,12 +129,9 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 }
 
 // recordChunk makes executions of the items of a chunk, in its order, counts
-// them and feeds the batch: one transaction. It leaves its turn, unless it has
-// already, before it counts: from then on it only waits, for the row of the batch,
-// which the chunk before holds until its commit, and for the disk.
-// Items that were recorded before, or whose chunk is another's now or has been split,
+// them and feeds the batch: one transaction. Items that were recorded before, or whose chunk is another's now or has been split,
 // are passed over.
-func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, leave func()) (isRecorded bool, err error) {
+func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) (isRecorded bool, err error) {
 	p, err := finishParams(c.tenantID, c.batchID, items)
 	if err != nil {
 		return false, err
@@ -188,7 +164,6 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended, lea
 		if isRecorded = chunks > 0; !isRecorded {
 			return nil
 		}
-		leave()
 		row, err := s.q.BatchChunkCount(ctx, tx, count)
 		if err != nil {
 			return fmt.Errorf("count chunk %d of batch %s: %w", c.first, c.batchID, err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,45 +88,4 @@ func TestHangingTargetHoldsUpNobodyElse(t *testing.T) {
 	require.Equal(t, most, hanging.count(), "a tenant by itself has so many places")
 	close(hanging.gate)
 	require.Equal(t, [4]int{items, items, 0, 0}, counts(follow(t, slow, id)))
-}
-
-// A batch goes on while callers come all the time and one waits for what it calls.
-func TestCallersDoNotHoldUpABatch(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
-	caller, other := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
-	hanging := newTarget(t)
-	hanging.gate = make(chan struct{})
-	publish(t, caller, hanging.chain("chain"))
-	publish(t, caller, affordability)
-	publish(t, other, affordability)
-	var callers sync.WaitGroup
-	callers.Go(func() {
-		caller.Post(t, "/v1/workflows/chain/v1/execute", map[string]any{"id": "1"}).Expect(http.StatusOK)
-	})
-	require.Eventually(t, func() bool { return hanging.count() == 1 }, waitMax, tick)
-	over := make(chan struct{})
-	defer callers.Wait()
-	defer close(hanging.gate)
-	defer close(over)
-	for range 4 {
-		callers.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-					caller.Post(t, "/v1/workflows/affordability/v1/execute", map[string]any{"borrowerId": "B-1", "income": 10, "debt": 1}).Expect(http.StatusOK)
-				}
-			}
-		})
-	}
-
-	const items = 3000
-	list := make([]any, items)
-	for i := range list {
-		list[i] = map[string]any{"borrowerId": fmt.Sprint(i), "income": 1000, "debt": i % 9}
-	}
-	r := follow(t, other, start(t, other, "affordability", map[string]any{"workflowInput": map[string]any{"items": list}}))
-	require.Equal(t, [4]int{items, items, 0, 0}, counts(r))
 }

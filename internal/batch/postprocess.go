@@ -119,7 +119,6 @@ func (s *Service) writeItems(ctx context.Context, tenantID, batchID uuid.UUID, t
 		if err != nil {
 			return nil, postgres.Translate(err)
 		}
-		lookOut()
 		return r.format(rows)
 	}, r.write)
 }

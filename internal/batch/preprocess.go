@@ -102,7 +102,6 @@ func (s *Service) record(ctx context.Context, tenantID, batchID uuid.UUID, row *
 				return checkedPortion{}, err
 			}
 			defer leave()
-			lookOut()
 			return p.check(plan)
 		}, c.addAll)
 		if err != nil {

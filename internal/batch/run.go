@@ -196,7 +196,6 @@ func (s *Service) runRange(ctx context.Context, tenantID, batchID uuid.UUID, fir
 			alone = append(alone, row.ItemIndex)
 			continue
 		}
-		s.Executions.Callers.LetGoFirst(ctx)
 		item, err := s.runPure(ctx, execution.Item{
 			TenantID: tenantID, ID: row.ID, Plan: plan, Custom: custom, IsTest: row.IsTest,
 			Attempt: int(row.Attempt), Tags: row.Tags,

@@ -176,8 +176,3 @@ func (s *Service) recordChunk(ctx context.Context, c *chunk, items []*ended) (is
 	s.columns.note(c.batchID, count.NewColumns)
 	return true, nil
 }
-
-// lookOut is called now and then by work that computes for long, so that requests are met.
-// It wakes a thread of Go's that rests, which finds nothing to do and so waits for the
-// network. While all threads compute, Go looks at the network every 10 ms only.
-func lookOut() { go func() {}() }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -37,13 +38,13 @@ const attachmentPath = storage.AddressPath + "{attachmentId}"
 // attachmentRoutes registers what signed addresses lead to. They stream, so
 // they are outside of Huma.
 func attachmentRoutes(s *Server) {
-	stored := s.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[StoredAttachment](), true, "")
-	registerRaw(s, operation{
-		id: "uploadAttachment", method: http.MethodPut, path: attachmentPath, tag: "Stores",
-		summary: "Upload a file",
-		description: "Takes the bytes of a file at the address that generate-upload-signed-url gave. Content-Length is required and Content-Type must be the one given there. " +
+	stored := s.http.Schemas().Schema(reflect.TypeFor[StoredAttachment](), true, "")
+	httpapi.RegisterRaw(s.http, httpapi.Operation{
+		ID: "uploadAttachment", Method: http.MethodPut, Path: attachmentPath, Tag: "Stores",
+		Summary: "Upload a file",
+		Description: "Takes the bytes of a file at the address that generate-upload-signed-url gave. Content-Length is required and Content-Type must be the one given there. " +
 			"The first complete upload wins: the same bytes again are answered alike, others with 409. An upload that breaks off leaves nothing. A file takes 200 requests a minute.",
-		errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict},
+		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict},
 	}, huma.Operation{
 		Parameters: signedParameters(),
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -51,15 +52,15 @@ func attachmentRoutes(s *Server) {
 		}},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The file is stored.",
-			Content: map[string]*huma.MediaType{jsonType: {Schema: stored, Example: json.RawMessage(
+			Content: map[string]*huma.MediaType{httpapi.ContentTypeJSON: {Schema: stored, Example: json.RawMessage(
 				`{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}`)}},
 		}},
 	}, s.uploadAttachment)
-	registerRaw(s, operation{
-		id: "downloadAttachment", method: http.MethodGet, path: attachmentPath, tag: "Stores",
-		summary:     "Download a file",
-		description: "Gives the bytes of a file at a download address of a package. Range requests are answered. A file takes 200 requests a minute.",
-		errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
+	httpapi.RegisterRaw(s.http, httpapi.Operation{
+		ID: "downloadAttachment", Method: http.MethodGet, Path: attachmentPath, Tag: "Stores",
+		Summary:     "Download a file",
+		Description: "Gives the bytes of a file at a download address of a package. Range requests are answered. A file takes 200 requests a minute.",
+		Errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
 	}, huma.Operation{
 		Parameters: signedParameters(),
 		Responses: map[string]*huma.Response{
@@ -92,7 +93,7 @@ func signedParameters() []*huma.Param {
 
 func downloadContent() map[string]*huma.MediaType {
 	content := map[string]*huma.MediaType{
-		jsonType: {Schema: &huma.Schema{Description: "A manifest."}, Example: json.RawMessage(`{"counts":{"total":2000,"completed":1961,"failed":39,"pending":0}}`)},
+		httpapi.ContentTypeJSON: {Schema: &huma.Schema{Description: "A manifest."}, Example: json.RawMessage(`{"counts":{"total":2000,"completed":1961,"failed":39,"pending":0}}`)},
 	}
 	for _, kind := range []string{
 		"text/csv", "text/tab-separated-values", "application/gzip", "application/jsonl", "multipart/byteranges",
@@ -124,12 +125,12 @@ func (s *Server) uploadAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err := checkUpload(r, &grant); err != nil {
 		return err
 	}
-	source := &uploadReader{body: r.Body, control: http.NewResponseController(w), clock: s.config.Clock, until: s.config.Clock().Add(transferTimeMax)}
+	source := &uploadReader{body: r.Body, control: http.NewResponseController(w), clock: s.config.HTTP.Clock, until: s.config.HTTP.Clock().Add(transferTimeMax)}
 	a, err := s.config.Store.Put(postgres.WithTenant(r.Context(), grant.TenantID), grant.TenantID, grant.AttachmentID, r.ContentLength, source)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
 	return json.NewEncoder(w).Encode(StoredAttachment{
 		AttachmentID: a.ID.String(), FileName: a.StoredName, ContentType: a.ContentType, Size: a.Size, SHA256: hex.EncodeToString(a.SHA256),
 	})
@@ -188,7 +189,7 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.FileName}))
 	header.Set("Content-Security-Policy", "sandbox")
 	header.Set("ETag", `"`+hex.EncodeToString(file.SHA256)+`"`)
-	out := &downloadWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.config.Clock}
+	out := &downloadWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.config.HTTP.Clock}
 	if unit, _, _ := strings.Cut(r.Header.Get("Range"), "="); unit != "bytes" {
 		r.Header.Del("Range") // of a unit that nobody here knows (RFC 9110, 14.2)
 	}
@@ -205,7 +206,7 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 		}
 		return source.err
 	case r.Context().Err() == nil:
-		s.config.Log.ErrorContext(r.Context(), "a download breaks off", "error", source.err)
+		s.config.HTTP.Log.ErrorContext(r.Context(), "a download breaks off", "error", source.err)
 	}
 	return nil
 }
@@ -218,9 +219,8 @@ func (s *Server) refusedDownload(r *http.Request, header http.Header, status int
 	case http.StatusPreconditionFailed:
 		return fault.New(fault.Stale, "the file is not the one that the request asks for")
 	case http.StatusRequestedRangeNotSatisfiable:
-		p := s.newProblem(r.Context(), fault.New(fault.Invalid, "the file does not have the part that Range names"))
-		p.status, p.Code = status, "RANGE_NOT_SATISFIABLE"
-		return p
+		return s.http.Problem(r.Context(), fault.New(fault.Invalid, "the file does not have the range of bytes that Range names")).
+			WithStatus(status, "RANGE_NOT_SATISFIABLE")
 	default:
 		return fault.New(fault.Internal, "the file cannot be read")
 	}
@@ -287,7 +287,7 @@ func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow
 	if len(names) == 0 {
 		return files, nil, nil
 	}
-	stored, err := s.config.Store.Stored(ctx, s.config.Pool, principal(ctx).TenantID, names)
+	stored, err := s.config.Store.Stored(ctx, s.config.Pool, httpapi.Principal(ctx).TenantID, names)
 	if err != nil {
 		return nil, nil, err
 	}

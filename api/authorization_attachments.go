@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/storage"
 )
@@ -47,36 +48,36 @@ func authorizationAttachmentRoutes(s *Server) {
 		`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",` +
 		`"downloadUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?expires=1795226065&signature=c2ln",` +
 		`"expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}`
-	register(s, operation{
-		id: "attachToAuthorization", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/attachments", tag: "Authorizations",
-		summary: "Get an address for an attachment",
-		description: "**[ext]** Gives an address that takes one file of the authorization: PUT the raw file to signedUrl with the Content-Type given here. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "attachToAuthorization", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/attachments", Tag: "Authorizations",
+		Summary: "Get an address for an attachment",
+		Description: "**[ext]** Gives an address that takes one file of the authorization: PUT the raw file to signedUrl with the Content-Type given here. " +
 			"An authorization takes 20 files, until it is signed; the signature is evidence of their hashes. " +
 			"Upload before a code is asked for: that withdraws the addresses whose upload is not complete. A code that is open is superseded.",
-		scope: identity.ScopeAuthorizationsWrite, category: authorizations, status: http.StatusCreated,
-		requestExample:  `{"fileName":"identity-card.pdf"}`,
-		responseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?expires=1795226065&signature=c2ln","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13.pdf","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13","contentType":"application/pdf","expiresAt":"2026-11-21T02:24:25.000Z"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
+		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
+		RequestExample:  `{"fileName":"identity-card.pdf"}`,
+		ResponseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?expires=1795226065&signature=c2ln","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13.pdf","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13","contentType":"application/pdf","expiresAt":"2026-11-21T02:24:25.000Z"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.attachToAuthorization)
-	register(s, operation{
-		id: "listAuthorizationAttachments", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/attachments", tag: "Authorizations",
-		summary: "List the attachments of an authorization", description: "**[ext]** The files whose bytes are complete, with addresses for their download.",
-		scope: identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: `{"data":[` + example + `]}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listAuthorizationAttachments", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/attachments", Tag: "Authorizations",
+		Summary: "List the attachments of an authorization", Description: "**[ext]** The files whose bytes are complete, with addresses for their download.",
+		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: `{"data":[` + example + `]}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.listAuthorizationAttachments)
-	register(s, operation{
-		id: "getAuthorizationAttachment", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", tag: "Authorizations",
-		summary: "Get an attachment of an authorization", description: "**[ext]** A file whose bytes are complete, with an address for its download.",
-		scope: identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: example,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getAuthorizationAttachment", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", Tag: "Authorizations",
+		Summary: "Get an attachment of an authorization", Description: "**[ext]** A file whose bytes are complete, with an address for its download.",
+		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: example,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getAuthorizationAttachment)
-	register(s, operation{
-		id: "deleteAuthorizationAttachment", method: http.MethodDelete, path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", tag: "Authorizations",
-		summary: "Delete an attachment of an authorization", description: "**[ext]** Removes a file for good, until the authorization is signed, and supersedes a code that is open.",
-		scope: identity.ScopeAuthorizationsWrite, category: authorizations,
-		errors: []int{http.StatusNotFound, http.StatusConflict},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteAuthorizationAttachment", Method: http.MethodDelete, Path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", Tag: "Authorizations",
+		Summary: "Delete an attachment of an authorization", Description: "**[ext]** Removes a file for good, until the authorization is signed, and supersedes a code that is open.",
+		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.deleteAuthorizationAttachment)
 }
 
@@ -85,7 +86,7 @@ func (s *Server) attachToAuthorization(ctx context.Context, in *attachInput) (*u
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.config.Consents.Attach(ctx, principal(ctx).TenantID, id, actor(ctx), in.Body.FileName)
+	file, err := s.config.Consents.Attach(ctx, httpapi.Principal(ctx).TenantID, id, actor(ctx), in.Body.FileName)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s *Server) listAuthorizationAttachments(ctx context.Context, in *Authoriza
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.config.Consents.Attachments(ctx, principal(ctx).TenantID, id)
+	files, err := s.config.Consents.Attachments(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (in *authorizationAttachmentInput) parse() (id, attachmentID uuid.UUID, err
 	if id, err = in.AuthorizationPath.parse(); err != nil {
 		return id, attachmentID, err
 	}
-	attachmentID, err = parseID(in.AttachmentID, "attachment")
+	attachmentID, err = httpapi.ParseID(in.AttachmentID, "attachment")
 	return id, attachmentID, err
 }
 
@@ -126,7 +127,7 @@ func (s *Server) getAuthorizationAttachment(ctx context.Context, in *authorizati
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.config.Consents.Attachment(ctx, principal(ctx).TenantID, id, attachmentID)
+	file, err := s.config.Consents.Attachment(ctx, httpapi.Principal(ctx).TenantID, id, attachmentID)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (s *Server) deleteAuthorizationAttachment(ctx context.Context, in *authoriz
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.config.Consents.Detach(ctx, principal(ctx).TenantID, id, attachmentID, actor(ctx))
+	return nil, s.config.Consents.Detach(ctx, httpapi.Principal(ctx).TenantID, id, attachmentID, actor(ctx))
 }
 
 func (s *Server) authorizationAttachment(file storage.Attachment) AuthorizationAttachment {

@@ -6,9 +6,8 @@ import (
 	"encoding/hex"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"tranche/internal/consent"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -49,29 +48,25 @@ type (
 )
 
 func evidenceRoutes(s *Server) {
-	register(s, operation{
-		id: "getEvidence", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/evidence", tag: "Authorizations",
-		summary: "Get the evidence of an authorization",
-		description: "**[ext]** Every step from the creation on, as it was recorded in the tenant's chain of evidence: append only, each record with the hash of the one before, " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getEvidence", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/evidence", Tag: "Authorizations",
+		Summary: "Get the evidence of an authorization",
+		Description: "**[ext]** Every step from the creation on, as it was recorded in the tenant's chain of evidence: append only, each record with the hash of the one before, " +
 			"its content bound to it by a salted commitment.",
-		scope: identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: `{"authorization":` + authorizationExample + `,"records":[{"position":1,"kind":"authorization_created","recordedAt":"2026-11-21T02:09:25.123Z",` +
+		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: `{"authorization":` + authorizationExample + `,"records":[{"position":1,"kind":"authorization_created","recordedAt":"2026-11-21T02:09:25.123Z",` +
 			`"recordedAtMicros":1795226965123456,"content":{"by":{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","ipAddress":"203.0.113.7","userAgent":"curl/8"}},` +
 			`"salt":"7f","commitment":"9c","previousHash":"","hash":"d4"}],"chain":{"count":1,"headHash":"d4","isIntact":true}}`,
-		errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound},
 	}, s.getEvidence)
-	register(s, operation{
-		id: "getEvidenceCertificate", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/evidence.pdf", tag: "Authorizations",
-		summary:     "Get the certificate of an authorization",
-		description: "**[ext]** The evidence as a document to read and to print: who consented to what, when and how, and the hashes that show it.",
-		scope:       identity.ScopeAuthorizationsRead, category: authorizations,
-		errors: []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getEvidenceCertificate", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/evidence.pdf", Tag: "Authorizations",
+		Summary:     "Get the certificate of an authorization",
+		Description: "**[ext]** The evidence as a document to read and to print: who consented to what, when and how, and the hashes that show it.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ContentType: "application/pdf",
+		Errors:      []int{http.StatusNotFound},
 	}, s.getEvidenceCertificate)
-	document := documented(s.huma.OpenAPI(), http.MethodGet, "/v1/authorizations/{authorizationId}/evidence.pdf")
-	document.Responses["200"].Content = map[string]*huma.MediaType{
-		"application/pdf": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
-	}
-	delete(document.Responses["200"].Headers, "Content-Type") // the content says it
 }
 
 func (s *Server) getEvidence(ctx context.Context, in *AuthorizationPath) (*evidenceOutput, error) {
@@ -79,12 +74,12 @@ func (s *Server) getEvidence(ctx context.Context, in *AuthorizationPath) (*evide
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.config.Consents.Evidence(ctx, principal(ctx).TenantID, id)
+	e, err := s.config.Consents.Evidence(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
 	out := &evidenceOutput{Body: Evidence{
-		Authorization: authorization(principal(ctx), e.Authorization),
+		Authorization: authorization(httpapi.Principal(ctx), e.Authorization),
 		Records:       make([]EvidenceRecord, len(e.Records)),
 		Chain:         EvidenceChain{Count: e.Head.Count, HeadHash: hex.EncodeToString(e.Head.Hash), IsIntact: e.Intact},
 	}}
@@ -103,12 +98,12 @@ func (s *Server) getEvidenceCertificate(ctx context.Context, in *AuthorizationPa
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.config.Consents.Evidence(ctx, principal(ctx).TenantID, id)
+	e, err := s.config.Consents.Evidence(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
 	var pdf bytes.Buffer
-	if err := consent.WriteCertificate(&pdf, principal(ctx).TenantSlug, e); err != nil {
+	if err := consent.WriteCertificate(&pdf, httpapi.Principal(ctx).TenantSlug, e); err != nil {
 		return nil, err
 	}
 	return &certificateOutput{

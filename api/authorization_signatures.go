@@ -9,6 +9,7 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/message"
 )
@@ -55,7 +56,6 @@ type (
 		AuthorizationPath
 		Body SigningRequest
 	}
-	signingOutput struct{ Body SigningStarted }
 
 	attemptInput struct {
 		AuthorizationPath
@@ -70,43 +70,42 @@ type (
 )
 
 func signatureRoutes(s *Server) {
-	register(s, operation{
-		id: "startSigning", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/signatures", tag: "Authorizations",
-		summary: "Send a one-time password",
-		description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before, and so does every change of the authorization or its files. " +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "startSigning", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/signatures", Tag: "Authorizations",
+		Summary: "Send a one-time password",
+		Description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before, and so does every change of the authorization or its files. " +
 			"The code covers the files that are complete; addresses whose upload is not are withdrawn. " +
 			"429: a contact and an authorization get one code in 60 s, a contact 5 in 10 minutes and 10 a day. " +
 			"409: the authorization is signed, has expired, or has had its 20 codes, which no waiting changes. " +
 			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
-		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusCreated,
-		idempotent:      idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict},
-		inspect:         consent.InspectSigning,
-		requestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
-		responseExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","expiresAt":"2026-11-21T02:19:25.123Z"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
-	}, s.startSigning)
-	register(s, operation{
-		id: "attemptSignature", method: http.MethodPost, path: "/v1/authorizations/{authorizationId}/signatures/attempt", tag: "Authorizations",
-		summary: "Sign with a one-time password",
-		description: "Presents a code; the right one signs the authorization, which sets authorizedAt and hasSignatures. " +
+		Scope: identity.ScopeAuthorizationsSign, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
+		Inspect:         consent.InspectSigning,
+		RequestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
+		ResponseExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","expiresAt":"2026-11-21T02:19:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Invalid, InProgress: fault.Conflict}, s.startSigning, httpapi.Replay)
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "attemptSignature", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/signatures/attempt", Tag: "Authorizations",
+		Summary: "Sign with a one-time password",
+		Description: "Presents a code; the right one signs the authorization, which sets authorizedAt and hasSignatures. " +
 			"400: the code is wrong (the message says how many attempts are left) or has expired. " +
 			"409: its attempts are used up, it was used or superseded, or the authorization is signed or has expired.",
-		scope: identity.ScopeAuthorizationsSign, category: authorizations, status: http.StatusAccepted,
-		requestExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","code":"402971"}`,
-		errors:         []int{http.StatusNotFound, http.StatusConflict},
+		Scope: identity.ScopeAuthorizationsSign, Category: identity.LimitAuthorizations, Status: http.StatusAccepted,
+		RequestExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","code":"402971"}`,
+		Errors:         []int{http.StatusNotFound, http.StatusConflict},
 	}, s.attemptSignature)
-	register(s, operation{
-		id: "listSignatures", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}/signatures", tag: "Authorizations",
-		summary: "List the signatures of an authorization", description: "**[ext]** What is known of the signature; the evidence has every step.",
-		scope: identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: `{"data":[{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","contactMethod":"email","contact":"a***@example.com","templateId":"default",` +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listSignatures", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/signatures", Tag: "Authorizations",
+		Summary: "List the signatures of an authorization", Description: "**[ext]** What is known of the signature; the evidence has every step.",
+		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: `{"data":[{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","contactMethod":"email","contact":"a***@example.com","templateId":"default",` +
 			`"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","requestedAt":"2026-11-21T02:09:25.123Z","sentAt":"2026-11-21T02:09:25.823Z","provider":"smtp",` +
 			`"providerMessageId":"<0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12@acme.example>","attempts":1,"signedAt":"2026-11-21T02:10:02.001Z"}]}`,
-		errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound},
 	}, s.listSignatures)
 }
 
-func (s *Server) startSigning(ctx context.Context, in *signingInput) (*signingOutput, error) {
+func (s *Server) startSigning(ctx context.Context, in *signingInput) (*httpapi.Answer[SigningStarted], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -120,13 +119,13 @@ func (s *Server) startSigning(ctx context.Context, in *signingInput) (*signingOu
 		request.ExpiresIn = time.Duration(*in.Body.ExpiresIn) * time.Second
 	}
 	request.Recorded = func(ctx context.Context, tx pgx.Tx, otp consent.OTP) error {
-		return keepAnswer(ctx, tx, http.StatusCreated, signingStarted(otp))
+		return httpapi.KeepTx(ctx, tx, http.StatusCreated, signingStarted(otp))
 	}
-	otp, err := s.config.Consents.StartSigning(ctx, principal(ctx).TenantID, id, actor(ctx), request)
+	otp, err := s.config.Consents.StartSigning(ctx, httpapi.Principal(ctx).TenantID, id, actor(ctx), request)
 	if err != nil {
 		return nil, err
 	}
-	return &signingOutput{Body: signingStarted(otp)}, nil
+	return httpapi.NewAnswer(signingStarted(otp)), nil
 }
 
 func signingStarted(otp consent.OTP) SigningStarted {
@@ -138,8 +137,8 @@ func (s *Server) attemptSignature(ctx context.Context, in *attemptInput) (*struc
 	if err != nil {
 		return nil, err
 	}
-	tenantID := principal(ctx).TenantID
-	otpID, err := parseID(in.Body.OTPID, "one-time password")
+	tenantID := httpapi.Principal(ctx).TenantID
+	otpID, err := httpapi.ParseID(in.Body.OTPID, "one-time password")
 	if err != nil {
 		// The path goes before the body: an unknown authorization is one
 		// whatever password it is asked with.
@@ -156,7 +155,7 @@ func (s *Server) listSignatures(ctx context.Context, in *AuthorizationPath) (*si
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.config.Consents.Signatures(ctx, principal(ctx).TenantID, id)
+	found, err := s.config.Consents.Signatures(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,7 @@
 package api
 
+import "tranche/internal/httpapi"
+
 // Authorization is a consent, signed or not (section 2.1).
 type Authorization struct {
 	ID             string     `json:"id" doc:"Unique identifier." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
@@ -57,8 +59,8 @@ type AuthorizationCreated struct {
 
 // AuthorizationList is a page of authorizations.
 type AuthorizationList struct {
-	Data       []Authorization `json:"data" doc:"The authorizations."`
-	Pagination Pagination      `json:"pagination"`
+	Data       []Authorization    `json:"data" doc:"The authorizations."`
+	Pagination httpapi.Pagination `json:"pagination"`
 }
 
 // AuthorizationPath names an authorization; inputs with more than it embed it.
@@ -68,7 +70,7 @@ type AuthorizationPath struct {
 
 type (
 	authorizationListInput struct {
-		PageInput
+		httpapi.PageInput
 		PerPage       int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many authorizations a page has."`
 		BorrowerID    string `query:"borrower-id" maxLength:"255" doc:"Only those about this borrower."`
 		Key           string `query:"key" maxLength:"100" doc:"Only those of this key."`
@@ -83,7 +85,8 @@ type (
 	authorizationCreateInput  struct{ Body AuthorizationCreate }
 	authorizationCreateOutput struct {
 		Location string `header:"Location" doc:"The path of the new authorization."`
-		Body     AuthorizationCreated
+		Replayed string `header:"Idempotency-Replayed"`
+		Body     httpapi.AnswerBody[AuthorizationCreated]
 	}
 
 	authorizationUpdateInput struct {

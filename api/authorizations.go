@@ -2,7 +2,11 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -10,6 +14,8 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
+	"tranche/internal/idempotency"
 	"tranche/internal/identity"
 )
 
@@ -42,53 +48,52 @@ func authorizationRoutes(s *Server) {
 }
 
 func authorizationReadRoutes(s *Server) {
-	register(s, operation{
-		id: "listAuthorizations", method: http.MethodGet, path: "/v1/authorizations", tag: "Authorizations",
-		summary:     "List authorizations",
-		description: "The authorizations of the tenant, newest first unless the call says otherwise. cursor goes with that order only.",
-		scope:       identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: `{"data":[` + authorizationExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listAuthorizations", Method: http.MethodGet, Path: "/v1/authorizations", Tag: "Authorizations",
+		Summary:     "List authorizations",
+		Description: "The authorizations of the tenant, newest first unless the call says otherwise. cursor goes with that order only.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: `{"data":[` + authorizationExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listAuthorizations)
-	register(s, operation{
-		id: "getAuthorization", method: http.MethodGet, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
-		summary: "Get an authorization", description: "A whole authorization. A deleted one is answered like an unknown one.",
-		scope: identity.ScopeAuthorizationsRead, category: authorizations,
-		responseExample: authorizationExample,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getAuthorization", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
+		Summary: "Get an authorization", Description: "A whole authorization. A deleted one is answered like an unknown one.",
+		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		ResponseExample: authorizationExample,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getAuthorization)
 }
 
 func authorizationWriteRoutes(s *Server) {
-	register(s, operation{
-		id: "createAuthorization", method: http.MethodPost, path: "/v1/authorizations", tag: "Authorizations",
-		summary:     "Create an authorization",
-		description: "Records a consent that is to be signed: by POST …/signatures and POST …/signatures/attempt.",
-		scope:       identity.ScopeAuthorizationsWrite, category: authorizations, status: http.StatusCreated,
-		idempotent: idempotence{mismatch: fault.Invalid, inFlight: fault.Conflict, location: authorizationsPath},
-		requestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "createAuthorization", Method: http.MethodPost, Path: "/v1/authorizations", Tag: "Authorizations",
+		Summary:     "Create an authorization",
+		Description: "Records a consent that is to be signed: by POST …/signatures and POST …/signatures/attempt.",
+		Scope:       identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
+		RequestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
 			`"borrowerId":"B-1001","policyLink":"https://acme.example/privacy/v3","tags":["web"]}`,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
-		inspect:         consent.Inspect,
-		errors:          []int{http.StatusConflict},
-	}, s.createAuthorization)
-	register(s, operation{
-		id: "updateAuthorization", method: http.MethodPatch, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
-		summary: "Change an authorization",
-		description: "**[ext]** Changes the members that the body has and leaves the others as they are; an empty text removes. " +
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
+		Inspect:         consent.Inspect,
+		Errors:          []int{http.StatusConflict},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Invalid, InProgress: fault.Conflict}, s.createAuthorization, replayCreatedAuthorization)
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "updateAuthorization", Method: http.MethodPatch, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
+		Summary: "Change an authorization",
+		Description: "**[ext]** Changes the members that the body has and leaves the others as they are; an empty text removes. " +
 			"A code that is open is superseded, unless nothing changes: ask for another one. An authorization that is signed can not be changed any more.",
-		scope: identity.ScopeAuthorizationsWrite, category: authorizations,
-		requestExample:  `{"externalId":"crm-991","tags":["web"]}`,
-		responseExample: authorizationExample,
-		inspect:         inspectAuthorizationChange,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
+		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations,
+		RequestExample:  `{"externalId":"crm-991","tags":["web"]}`,
+		ResponseExample: authorizationExample,
+		Inspect:         inspectAuthorizationChange,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.updateAuthorization)
-	register(s, operation{
-		id: "deleteAuthorization", method: http.MethodDelete, path: "/v1/authorizations/{authorizationId}", tag: "Authorizations",
-		summary: "Delete an authorization",
-		description: "Removes an authorization, its files and everything personal, signed or not. What stays is a tombstone: " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteAuthorization", Method: http.MethodDelete, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
+		Summary: "Delete an authorization",
+		Description: "Removes an authorization, its files and everything personal, signed or not. What stays is a tombstone: " +
 			"the hashes of its evidence, by which the tenant's chain of evidence can still be verified.",
-		scope: identity.ScopeAuthorizationsDelete, category: authorizations,
-		errors: []int{http.StatusNotFound},
+		Scope: identity.ScopeAuthorizationsDelete, Category: identity.LimitAuthorizations,
+		Errors: []int{http.StatusNotFound},
 	}, s.deleteAuthorization)
 }
 
@@ -96,7 +101,7 @@ func authorizationWriteRoutes(s *Server) {
 // removal: elsewhere it counts as absent, and what is absent here stays.
 func inspectAuthorizationChange(members map[string]any) []fault.Detail {
 	details := consent.Inspect(members)
-	for _, name := range sortedKeys(members) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if members[name] == nil {
 			details = append(details, fault.Detail{Field: name, Message: "must not be null", SubCode: fault.InvalidFieldType})
 		}
@@ -105,25 +110,27 @@ func inspectAuthorizationChange(members map[string]any) []fault.Detail {
 }
 
 // parse reads the id.
-func (in *AuthorizationPath) parse() (uuid.UUID, error) { return parseID(in.ID, "authorization") }
+func (in *AuthorizationPath) parse() (uuid.UUID, error) {
+	return httpapi.ParseID(in.ID, "authorization")
+}
 
 // actor is who calls, for the evidence.
 func actor(ctx context.Context) consent.Actor {
-	return consent.Actor{ClientID: principal(ctx).ClientID, IPAddress: callerAddress(ctx), UserAgent: requestOf(ctx).userAgent}
+	return consent.Actor{ClientID: httpapi.Principal(ctx).ClientID, IPAddress: httpapi.CallerAddress(ctx), UserAgent: httpapi.CallerAgent(ctx)}
 }
 
 func (s *Server) listAuthorizations(ctx context.Context, in *authorizationListInput) (*authorizationListOutput, error) {
 	sort := consent.Sort{By: in.SortBy, Ascending: in.SortDirection == "asc"}
-	if in.walks && (in.SortBy != "createdAt" || sort.Ascending) {
+	if in.HasCursor() && (in.SortBy != "createdAt" || sort.Ascending) {
 		return nil, fault.InvalidRequest(fault.Detail{Field: "cursor", Message: "goes with the newest first only: leave sort-by and sort-direction out"})
 	}
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	filter := consent.Filter{BorrowerID: in.BorrowerID, Key: in.Key, Search: in.Search}
-	found, total, err := s.config.Consents.List(ctx, p.TenantID, filter, sort, in.window(in.PerPage))
+	found, total, err := s.config.Consents.List(ctx, p.TenantID, filter, sort, in.Window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}
-	found, page := paginate(&in.PageInput, in.PerPage, found, total, func(a *consent.Authorization) uuid.UUID { return a.ID })
+	found, page := httpapi.Paginate(&in.PageInput, in.PerPage, found, total, func(a *consent.Authorization) uuid.UUID { return a.ID })
 	out := &authorizationListOutput{Body: AuthorizationList{Data: make([]Authorization, len(found)), Pagination: page}}
 	for i, a := range found {
 		out.Body.Data[i] = authorization(p, a)
@@ -136,15 +143,15 @@ func (s *Server) getAuthorization(ctx context.Context, in *AuthorizationPath) (*
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.config.Consents.Get(ctx, principal(ctx).TenantID, id)
+	a, err := s.config.Consents.Get(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
-	return &authorizationOutput{Body: authorization(principal(ctx), a)}, nil
+	return &authorizationOutput{Body: authorization(httpapi.Principal(ctx), a)}, nil
 }
 
 func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreateInput) (*authorizationCreateOutput, error) {
-	p, b := principal(ctx), &in.Body
+	p, b := httpapi.Principal(ctx), &in.Body
 	if b.Tenant != p.TenantSlug && b.Tenant != p.TenantID.String() {
 		return nil, fault.New(fault.Forbidden, "the member tenant must name the token's own tenant")
 	}
@@ -156,12 +163,24 @@ func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreat
 		content.ExpiresAt = &b.ExpiresAt.Time
 	}
 	id, err := s.config.Consents.Create(ctx, p.TenantID, actor(ctx), content, func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-		return keepAnswer(ctx, tx, http.StatusCreated, AuthorizationCreated{ID: id.String()})
+		return httpapi.KeepTx(ctx, tx, http.StatusCreated, AuthorizationCreated{ID: id.String()})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &authorizationCreateOutput{Location: authorizationsPath + id.String(), Body: AuthorizationCreated{ID: id.String()}}, nil
+	out := &authorizationCreateOutput{Location: authorizationsPath + id.String()}
+	out.Body.Value.ID = id.String()
+	return out, nil
+}
+
+func replayCreatedAuthorization(_ context.Context, _ *authorizationCreateInput, stored idempotency.Stored) (*authorizationCreateOutput, error) {
+	var created AuthorizationCreated
+	if err := json.Unmarshal(stored.Answer.Body, &created); err != nil {
+		return nil, fmt.Errorf("decode a stored answer: %w", err)
+	}
+	out := &authorizationCreateOutput{Location: authorizationsPath + created.ID, Replayed: httpapi.Replayed}
+	out.Body.JSON = stored.Answer.Body
+	return out, nil
 }
 
 func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdateInput) (*authorizationOutput, error) {
@@ -169,7 +188,7 @@ func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdat
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.config.Consents.Update(ctx, principal(ctx).TenantID, id, actor(ctx), func(c consent.Content) consent.Content {
+	a, err := s.config.Consents.Update(ctx, httpapi.Principal(ctx).TenantID, id, actor(ctx), func(c consent.Content) consent.Content {
 		assign(&c.Label, in.Body.Label)
 		assign(&c.FormID, in.Body.FormID)
 		assign(&c.BorrowerID, in.Body.BorrowerID)
@@ -186,7 +205,7 @@ func (s *Server) updateAuthorization(ctx context.Context, in *authorizationUpdat
 	if err != nil {
 		return nil, err
 	}
-	return &authorizationOutput{Body: authorization(principal(ctx), a)}, nil
+	return &authorizationOutput{Body: authorization(httpapi.Principal(ctx), a)}, nil
 }
 
 func (s *Server) deleteAuthorization(ctx context.Context, in *AuthorizationPath) (*struct{}, error) {
@@ -194,7 +213,7 @@ func (s *Server) deleteAuthorization(ctx context.Context, in *AuthorizationPath)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.config.Consents.Delete(ctx, principal(ctx).TenantID, id, actor(ctx))
+	return nil, s.config.Consents.Delete(ctx, httpapi.Principal(ctx).TenantID, id, actor(ctx))
 }
 
 func tagTexts(tags []Tag) []string {

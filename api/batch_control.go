@@ -9,6 +9,7 @@ import (
 
 	batches "tranche/internal/batch"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -34,24 +35,22 @@ type (
 		ID   string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		Body BatchRetryRequest
 	}
-	batchRetryOutput struct{ Body BatchRetried }
 )
 
 func batchControlRoutes(s *Server) {
-	register(s, operation{
-		id: "retryBatch", method: http.MethodPost, path: "/v1/execution-batches/{batchId}/retry", tag: "Batches",
-		summary: "Retry a batch",
-		description: "Gives a batch that has ended another attempt under the same id. pre_processing is possible from pre_processing_failed, post_processing from complete and post_processing_failed, " +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "retryBatch", Method: http.MethodPost, Path: "/v1/execution-batches/{batchId}/retry", Tag: "Batches",
+		Summary: "Retry a batch",
+		Description: "Gives a batch that has ended another attempt under the same id. pre_processing is possible from pre_processing_failed, post_processing from complete and post_processing_failed, " +
 			"the modes of items from complete, cancelled and post_processing_failed. Items that run again keep their executions, which get another attempt: completed tasks keep their results. " +
 			"pre_processing reads the items anew, of which none has run: they get executions of their own, and those of the items that were refused before are gone. " +
 			"A batch that was cancelled before all of its items were read can not be retried. " +
 			"The output package of the earlier attempt stays readable.",
-		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
-		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},
-		requestExample:  `{"retryMode":"failed_items","usePreviousInputs":true}`,
-		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","retryMode":"failed_items","attempt":2,"itemsToRetry":39,"status":"processing"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
-	}, s.retryBatch)
+		Scope: identity.ScopeBatchesRun, Category: identity.LimitBatch, BodyMax: executeBatchBodyMax, Status: http.StatusAccepted,
+		RequestExample:  `{"retryMode":"failed_items","usePreviousInputs":true}`,
+		ResponseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","retryMode":"failed_items","attempt":2,"itemsToRetry":39,"status":"processing"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Unprocessable, InProgress: fault.Conflict}, s.retryBatch, httpapi.Replay)
 	for _, o := range []struct {
 		id, verb, summary, description string
 		do                             func(ctx context.Context, tenantID, id uuid.UUID) error
@@ -61,11 +60,11 @@ func batchControlRoutes(s *Server) {
 		{"cancelBatch", "cancel", "Cancel a batch", "Ends a batch that has not ended: items that have not begun or wait are cancelled, and count as failed; those that run end by themselves. " +
 			"The output of all is still written. The status becomes cancelled when nothing is pending and the output is there; until then cancelRequestedAt **[ext]** tells. To ask again changes nothing.", s.config.Batches.Cancel},
 	} {
-		register(s, operation{
-			id: o.id, method: http.MethodPost, path: "/v1/execution-batches/{batchId}/" + o.verb, tag: "Batches",
-			summary: o.summary, description: "**[ext]** " + o.description,
-			scope: identity.ScopeBatchesRun, category: batch, responseExample: batchExample,
-			errors: []int{http.StatusNotFound, http.StatusConflict},
+		httpapi.Register(s.http, httpapi.Operation{
+			ID: o.id, Method: http.MethodPost, Path: "/v1/execution-batches/{batchId}/" + o.verb, Tag: "Batches",
+			Summary: o.summary, Description: "**[ext]** " + o.description,
+			Scope: identity.ScopeBatchesRun, Category: identity.LimitBatch, ResponseExample: batchExample,
+			Errors: []int{http.StatusNotFound, http.StatusConflict},
 		}, s.controlBatch(o.do))
 	}
 }
@@ -73,22 +72,22 @@ func batchControlRoutes(s *Server) {
 // controlBatch does something to a batch and answers its record.
 func (s *Server) controlBatch(do func(ctx context.Context, tenantID, id uuid.UUID) error) func(context.Context, *batchInput) (*batchOutput, error) {
 	return func(ctx context.Context, in *batchInput) (*batchOutput, error) {
-		id, err := parseID(in.ID, "batch")
+		id, err := httpapi.ParseID(in.ID, "batch")
 		if err != nil {
 			return nil, err
 		}
 		if err := s.checkSandboxBatch(ctx, id); err != nil {
 			return nil, err
 		}
-		if err := do(ctx, principal(ctx).TenantID, id); err != nil {
+		if err := do(ctx, httpapi.Principal(ctx).TenantID, id); err != nil {
 			return nil, err
 		}
 		return s.getBatch(ctx, in)
 	}
 }
 
-func (s *Server) retryBatch(ctx context.Context, in *batchRetryInput) (*batchRetryOutput, error) {
-	id, err := parseID(in.ID, "batch")
+func (s *Server) retryBatch(ctx context.Context, in *batchRetryInput) (*httpapi.Answer[BatchRetried], error) {
+	id, err := httpapi.ParseID(in.ID, "batch")
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +100,15 @@ func (s *Server) retryBatch(ctx context.Context, in *batchRetryInput) (*batchRet
 	}
 	mode := batches.RetryMode(in.Body.RetryMode)
 	retried, err := s.config.Batches.Retry(ctx, batches.RetryRequest{
-		TenantID: principal(ctx).TenantID, ID: id, Mode: mode, Sources: sources,
+		TenantID: httpapi.Principal(ctx).TenantID, ID: id, Mode: mode, Sources: sources,
 		Recorded: func(ctx context.Context, tx pgx.Tx, r *batches.Retried) error {
-			return keepAnswer(ctx, tx, http.StatusAccepted, batchRetried(id, mode, r))
+			return httpapi.KeepTx(ctx, tx, http.StatusAccepted, batchRetried(id, mode, r))
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &batchRetryOutput{Body: batchRetried(id, mode, retried)}, nil
+	return httpapi.NewAnswer(batchRetried(id, mode, retried)), nil
 }
 
 // retrySources are the sources that replace those of the batch; nil where they

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	batches "tranche/internal/batch"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/queries"
 )
@@ -30,40 +31,40 @@ type BatchItem struct {
 type (
 	batchItemsInput struct {
 		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-		PageInput
+		httpapi.PageInput
 		PerPage int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many items a page has."`
 		Status  string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Only items of this status."`
 	}
 	batchItemsOutput struct {
 		Body struct {
-			Data       []BatchItem `json:"data" doc:"The items of the page."`
-			Pagination Pagination  `json:"pagination" doc:"Which part of the list this is."`
+			Data       []BatchItem        `json:"data" doc:"The items of the page."`
+			Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
 		}
 	}
 )
 
 func batchItemRoutes(s *Server) {
-	register(s, operation{
-		id: "listBatchItems", method: http.MethodGet, path: "/v1/execution-batches/{batchId}/items", tag: "Batches",
-		summary:     "List the items of a batch",
-		description: "**[ext]** The items in the order of their sources, each with the row it was read from. Items are listed once they have ended; before that, those that make more than one call from their second on, those of a workflow that asks for the time or runs the latest version of another from their first on, and those of a workflow that waits from the start.",
-		scope:       identity.ScopeBatchesRead, category: polling,
-		responseExample: `{"data":[{"itemIndex":41,"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","sourceFileName":"applications.csv","rowNumber":43,"borrowerId":"B-1001","status":"failed","sourceFailed":false,"statusCode":422,"errorMessage":"applications.csv, row 43: income: is not a number as in 1234.56","attempt":1,"completedAt":"2026-11-21T02:09:25.123Z"}],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listBatchItems", Method: http.MethodGet, Path: "/v1/execution-batches/{batchId}/items", Tag: "Batches",
+		Summary:     "List the items of a batch",
+		Description: "**[ext]** The items in the order of their sources, each with the row it was read from. Items are listed once they have ended; before that, those that make more than one call from their second on, those of a workflow that asks for the time or runs the latest version of another from their first on, and those of a workflow that waits from the start.",
+		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
+		ResponseExample: `{"data":[{"itemIndex":41,"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","sourceFileName":"applications.csv","rowNumber":43,"borrowerId":"B-1001","status":"failed","sourceFailed":false,"statusCode":422,"errorMessage":"applications.csv, row 43: income: is not a number as in 1234.56","attempt":1,"completedAt":"2026-11-21T02:09:25.123Z"}],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.listBatchItems)
 }
 
 func (s *Server) listBatchItems(ctx context.Context, in *batchItemsInput) (*batchItemsOutput, error) {
-	id, err := parseID(in.ID, "batch")
+	id, err := httpapi.ParseID(in.ID, "batch")
 	if err != nil {
 		return nil, err
 	}
-	found, total, err := s.config.Batches.Items(ctx, principal(ctx).TenantID, id, in.Status, in.window(in.PerPage))
+	found, total, err := s.config.Batches.Items(ctx, httpapi.Principal(ctx).TenantID, id, in.Status, in.Window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}
 	out := &batchItemsOutput{}
-	found, out.Body.Pagination = paginate(&in.PageInput, in.PerPage, found, total, func(i batches.Item) uuid.UUID { return i.ExecutionID })
+	found, out.Body.Pagination = httpapi.Paginate(&in.PageInput, in.PerPage, found, total, func(i batches.Item) uuid.UUID { return i.ExecutionID })
 	out.Body.Data = make([]BatchItem, len(found))
 	for i := range found {
 		out.Body.Data[i] = batchItem(&found[i])

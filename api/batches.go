@@ -10,8 +10,12 @@ import (
 	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
+
+// executeBatchBodyMax is the limit of the bodies of batches in bytes.
+const executeBatchBodyMax = 20 << 20
 
 // BatchRequest is what a batch is started with (section 4.4, step 3).
 type BatchRequest struct {
@@ -95,22 +99,21 @@ type (
 		Version string `path:"version" doc:"Its version, or latest **[ext]** for the highest active one." example:"v1"`
 		Body    BatchRequest
 	}
-	executeBatchOutput struct{ Body BatchStarted }
-	batchInput         struct {
+	batchInput struct {
 		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	}
 	batchOutput struct{ Body BatchRecord }
 
 	batchListInput struct {
-		PageInput
+		httpapi.PageInput
 		PerPage       int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many batches a page has."`
 		Status        string `query:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Only batches of this status."`
 		WorkflowAlias string `query:"workflow-alias" maxLength:"64" doc:"Only batches of this workflow, whatever version."`
 	}
 	batchListOutput struct {
 		Body struct {
-			Data       []BatchRecord `json:"data" doc:"The batches of the page."`
-			Pagination Pagination    `json:"pagination" doc:"Which part of the list this is."`
+			Data       []BatchRecord      `json:"data" doc:"The batches of the page."`
+			Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
 		}
 	}
 )
@@ -118,52 +121,51 @@ type (
 const batchExample = `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","label":"November applications","status":"complete","state":{"batchItemsExecutionsSummary":{"total":2000,"completed":1961,"failed":39,"pending":0,"unsuccessfulSources":4}},"outputs":{"wBatchPreProcessingOutput":{"result":"partially_valid","validatedItemsCount":1970},"wBatchPostProcessingOutput":{"processedOutputPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"}},"notices":[],"attempt":1,"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:31.904Z"}`
 
 func batchRoutes(s *Server) {
-	register(s, operation{
-		id: "executeBatch", method: http.MethodPost, path: "/v1/workflows/{alias}/{version}/execute-batch", tag: "Batches",
-		summary: "Execute a workflow for many items",
-		description: "Accepts a batch. Its items come from workflowInput.items, then the files in their order, then the packages; at least one of them is needed. " +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "executeBatch", Method: http.MethodPost, Path: "/v1/workflows/{alias}/{version}/execute-batch", Tag: "Batches",
+		Summary: "Execute a workflow for many items",
+		Description: "Accepts a batch. Its items come from workflowInput.items, then the files in their order, then the packages; at least one of them is needed. " +
 			"Each item becomes an execution of its own; items that do not match the inputSchema fail and the others go on. Poll the batch until its status is final.",
-		scope: identity.ScopeBatchesRun, category: batch, bodyMax: bodyMaxExecuteBatch, status: http.StatusAccepted,
-		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict},
-		requestExample:  `{"label":"November applications","attachmentFileNames":["0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"],"workflowInput":{"customInput":{"campaign":"november"}}}`,
-		responseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","executedAt":"2026-11-21T02:09:25.123Z","rawPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
-	}, s.executeBatch)
-	register(s, operation{
-		id: "getBatch", method: http.MethodGet, path: "/v1/execution-batches/{batchId}", tag: "Batches",
-		summary:     "Get a batch",
-		description: "Where a batch stands, how many of its items have ended and how, and where its output is.",
-		scope:       identity.ScopeBatchesRead, category: polling,
-		responseExample: batchExample,
-		errors:          []int{http.StatusNotFound},
+		Scope: identity.ScopeBatchesRun, Category: identity.LimitBatch, BodyMax: executeBatchBodyMax, Status: http.StatusAccepted,
+		RequestExample:  `{"label":"November applications","attachmentFileNames":["0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"],"workflowInput":{"customInput":{"campaign":"november"}}}`,
+		ResponseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","executedAt":"2026-11-21T02:09:25.123Z","rawPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Unprocessable, InProgress: fault.Conflict}, s.executeBatch, httpapi.Replay)
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getBatch", Method: http.MethodGet, Path: "/v1/execution-batches/{batchId}", Tag: "Batches",
+		Summary:     "Get a batch",
+		Description: "Where a batch stands, how many of its items have ended and how, and where its output is.",
+		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
+		ResponseExample: batchExample,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getBatch)
-	register(s, operation{
-		id: "listBatches", method: http.MethodGet, path: "/v1/execution-batches", tag: "Batches",
-		summary:     "List batches",
-		description: "**[ext]** The batches of the tenant, newest first.",
-		scope:       identity.ScopeBatchesRead, category: polling,
-		responseExample: `{"data":[` + batchExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listBatches", Method: http.MethodGet, Path: "/v1/execution-batches", Tag: "Batches",
+		Summary:     "List batches",
+		Description: "**[ext]** The batches of the tenant, newest first.",
+		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
+		ResponseExample: `{"data":[` + batchExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listBatches)
 	batchItemRoutes(s)
 	batchControlRoutes(s)
 }
 
-func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*executeBatchOutput, error) {
+func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*httpapi.Answer[BatchStarted], error) {
 	request := batchSources(ctx, in.Body.AttachmentFileNames, in.Body.WorkflowInput)
 	request.Alias, request.Version, request.Label, request.Description = in.Alias, in.Version, in.Body.Label, in.Body.Description
 	request.Recorded = func(ctx context.Context, tx pgx.Tx, started *batches.Started) error {
-		return keepAnswer(ctx, tx, http.StatusAccepted, batchStarted(started))
+		return httpapi.KeepTx(ctx, tx, http.StatusAccepted, batchStarted(started))
 	}
 	started, err := s.config.Batches.Start(ctx, *request)
 	if err != nil {
 		return nil, err
 	}
-	return &executeBatchOutput{Body: batchStarted(started)}, nil
+	return httpapi.NewAnswer(batchStarted(started)), nil
 }
 
 // batchSources is a request with the sources that a body names.
 func batchSources(ctx context.Context, files []string, input *BatchInput) *batches.Request {
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	request := &batches.Request{TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox, Files: files}
 	if input == nil {
 		return request
@@ -187,11 +189,11 @@ func batchStarted(started *batches.Started) BatchStarted {
 }
 
 func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, error) {
-	id, err := parseID(in.ID, "batch")
+	id, err := httpapi.ParseID(in.ID, "batch")
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.config.Batches.Get(ctx, principal(ctx).TenantID, id)
+	b, err := s.config.Batches.Get(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -200,12 +202,12 @@ func (s *Server) getBatch(ctx context.Context, in *batchInput) (*batchOutput, er
 
 func (s *Server) listBatches(ctx context.Context, in *batchListInput) (*batchListOutput, error) {
 	filter := batches.Filter{Status: batches.Status(in.Status), WorkflowAlias: in.WorkflowAlias}
-	found, total, err := s.config.Batches.List(ctx, principal(ctx).TenantID, filter, in.window(in.PerPage))
+	found, total, err := s.config.Batches.List(ctx, httpapi.Principal(ctx).TenantID, filter, in.Window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}
 	out := &batchListOutput{}
-	found, out.Body.Pagination = paginate(&in.PageInput, in.PerPage, found, total, func(b *batches.Batch) uuid.UUID { return b.ID })
+	found, out.Body.Pagination = httpapi.Paginate(&in.PageInput, in.PerPage, found, total, func(b *batches.Batch) uuid.UUID { return b.ID })
 	out.Body.Data = make([]BatchRecord, len(found))
 	for i, b := range found {
 		out.Body.Data[i] = batchRecord(b)

@@ -21,6 +21,7 @@ import (
 
 	"tranche/api"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -28,13 +29,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func newServer(t *testing.T) *api.Server {
 	t.Helper()
-	return api.New(api.Config{
+	return api.New(api.Config{HTTP: httpapi.Config{
 		Log:   slog.New(slog.DiscardHandler),
 		Clock: time.Now,
 		Verify: func(context.Context, string) (identity.Principal, error) {
 			return identity.Principal{}, fault.New(fault.Unauthorized, "the token is not valid")
 		},
-	})
+	}})
 }
 
 func TestOpenAPIGolden(t *testing.T) {
@@ -200,11 +201,14 @@ func TestDocumentIsServed(t *testing.T) {
 	require.Equal(t, http.StatusNotModified, get("/openapi.json", "If-None-Match", `"other", W/`+etag).Code)
 	require.Equal(t, http.StatusOK, get("/openapi.json", "If-None-Match", `"other"`).Code)
 
-	require.Equal(t, "/docs/", get("/docs").Header().Get("Location"))
+	linked := get("/docs") // the README links it
+	require.Equal(t, http.StatusOK, linked.Code)
 	require.Contains(t, get("/docs/nothing.js").Body.String(), `"NOT_FOUND"`)
 	require.Equal(t, http.StatusNotFound, get("/docs/nothing.js").Code)
 	page := get("/docs/")
 	require.Equal(t, http.StatusOK, page.Code)
+	require.Equal(t, page.Body.String(), linked.Body.String())
+	require.Equal(t, page.Header(), linked.Header())
 	text := page.Body.String()
 	assets := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(text, -1)
 	require.Len(t, assets, 5)

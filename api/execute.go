@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,23 +14,25 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/idempotency"
 	"tranche/internal/identity"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
 
-// Limits of what a caller attaches to an execution.
+// Limits of an execute request.
 const (
+	executeBodyMax = 5 << 20 // bytes
 	tagsMax        = 50
 	tagTextMax     = 64 // characters
 	waitSecondsMax = 60
 )
-
-const preferenceAppliedHeader = "Preference-Applied"
 
 // ExecutionResult is how an execution ended (section 2.3).
 type ExecutionResult struct {
@@ -45,23 +46,6 @@ type ExecutionResult struct {
 	Notices      []ExecutionNotice `json:"notices" doc:"Remarks on the run: failures it went on after, above all."`
 	ErrorMessage *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
 	ErrorSubCode string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A finer class of the failure."`
-
-	accepted *ExecutionAccepted
-}
-
-// MarshalJSON writes the record of an accepted execution in place of a result that does
-// not exist yet: an operation has one type of body, and this one answers with two.
-func (r ExecutionResult) MarshalJSON() ([]byte, error) {
-	type result ExecutionResult // without this method
-	var answer any = result(r)
-	if r.accepted != nil {
-		answer = r.accepted
-	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // as everywhere else: < stays <
-	err := encoder.Encode(answer)
-	return text.Bytes(), err
 }
 
 // ExecutionFile is a file of a result.
@@ -101,41 +85,39 @@ type (
 	}
 	executeOutput struct {
 		Status     int
-		Preference string `header:"Preference-Applied" doc:"The preference that was followed."`
-		Body       ExecutionResult
+		Preference string                              `header:"Preference-Applied" doc:"The preference that was followed."`
+		Replayed   string                              `header:"Idempotency-Replayed"`
+		Body       httpapi.AnswerBody[ExecutionResult] // its JSON is an ExecutionAccepted if Status is 202
 	}
 )
 
 func executeRoutes(s *Server) {
-	register(s, operation{
-		id: "executeWorkflow", method: http.MethodPost, path: "/v1/workflows/{alias}/{version}/execute", tag: "Executions",
-		summary: "Execute a workflow",
-		description: "Runs an active workflow on the body, which must match its inputSchema. A synchronous workflow answers 200 with the result " +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "executeWorkflow", Method: http.MethodPost, Path: "/v1/workflows/{alias}/{version}/execute", Tag: "Executions",
+		Summary: "Execute a workflow",
+		Description: "Runs an active workflow on the body, which must match its inputSchema. A synchronous workflow answers 200 with the result " +
 			"whenever an execution was recorded, also when it failed; an asynchronous one, or a call that prefers so, answers 202 with the record of the execution. " +
 			"A workflow is synchronous unless its executionMode or a waiting task says otherwise. A caller who goes away does not stop the execution.",
-		scope: identity.ScopeExecutionsRun, category: single, bodyMax: bodyMaxExecute,
-		idempotent:      idempotence{mismatch: fault.Unprocessable, inFlight: fault.Conflict, prefers: true},
-		bodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
-		requestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
-		alternatives: map[int]alternative{http.StatusAccepted: {
-			description: "The execution is recorded and goes on; its status and output endpoints tell the rest.",
-			body:        ExecutionAccepted{},
-			example:     `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"pending","createdAt":"2026-11-21T02:09:25.123Z"}`,
+		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, BodyMax: executeBodyMax,
+		BodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
+		RequestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
+		Alternatives: map[int]httpapi.Alternative{http.StatusAccepted: {
+			Description: "The execution is recorded and goes on; its status and output endpoints tell the rest.",
+			Body:        ExecutionAccepted{},
+			Example:     `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"pending","createdAt":"2026-11-21T02:09:25.123Z"}`,
 		}},
-		errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
-	}, s.execute)
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Unprocessable, InProgress: fault.Conflict}, s.execute, s.replayExecution)
 }
 
 // Resolve makes Prefer the list that all fields of that name form (RFC 9110, 5.3);
 // huma.Resolver.
 func (in *executeInput) Resolve(ctx huma.Context) []error {
 	r, _ := humachi.Unwrap(ctx)
-	in.Prefer = preferOf(r)
+	in.Prefer = strings.Join(r.Header.Values("Prefer"), ",")
 	return nil
 }
-
-func preferOf(r *http.Request) string { return strings.Join(r.Header.Values("Prefer"), ",") }
 
 // execute runs a workflow for one subject.
 func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput, error) {
@@ -143,14 +125,14 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 	if err != nil {
 		return nil, err
 	}
-	input, _ := body(ctx).(map[string]any)
+	input, _ := httpapi.RequestBody(ctx).(map[string]any)
 	request, err := s.executionRequest(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	e, err := s.runOrStart(ctx, in, input, request, prefer)
-	if e.ID != uuid.Nil && !errors.Is(err, idempotency.ErrTaken) { // which undid it
-		noteExecution(ctx, e.ID)
+	if e.ID != uuid.Nil && !errors.Is(err, idempotency.ErrTaken) { // ErrTaken rolled the execution back
+		httpapi.NoteExecution(ctx, e.ID)
 	}
 	if err != nil {
 		return nil, err
@@ -158,11 +140,47 @@ func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput,
 	out := &executeOutput{Status: http.StatusOK, Preference: prefer.applied()}
 	if e.Result == nil {
 		out.Status = http.StatusAccepted
-		out.Body.accepted = executionAccepted(&e)
-		return out, s.settleExecution(ctx, &e)
+		out.Body.JSON, err = s.acceptExecution(ctx, &e)
+		return out, err
 	}
-	out.Body, err = s.executionResult(ctx, e.ID, e.Result)
+	out.Body.Value, err = s.executionResult(ctx, e.ID, e.Result)
 	return out, err
+}
+
+// acceptExecution returns the body of a 202 and stores it as the answer for the
+// request's Idempotency-Key. If the execution has ended since, its result is the
+// answer already; the error is then idempotency.ErrTaken, so that it is replayed.
+func (s *Server) acceptExecution(ctx context.Context, e *execution.Execution) (json.RawMessage, error) {
+	text, err := httpapi.EncodeJSON(executionAccepted(e))
+	key, ok := httpapi.IdempotencyKey(ctx)
+	if err != nil || !ok || e.Status == engine.StatusPending { // a pending execution has its answer stored with its record
+		return text, err
+	}
+	return text, key.Settle(ctx, s.config.Pool, e.ID, idempotency.Answer{Status: http.StatusAccepted, Body: text})
+}
+
+// replayExecution answers a repeated request: with the stored 202, or with the
+// result of the execution.
+func (s *Server) replayExecution(ctx context.Context, in *executeInput, stored idempotency.Stored) (*executeOutput, error) {
+	out := &executeOutput{Status: http.StatusOK, Replayed: httpapi.Replayed}
+	if stored.Result == nil {
+		out.Status, out.Body.JSON = stored.Answer.Status, stored.Answer.Body
+	} else {
+		if err := s.http.AcquireAnswer(ctx, len(stored.Result)); err != nil {
+			return nil, err
+		}
+		result, err := execution.ReadResult(stored.Result)
+		if err != nil {
+			return nil, err
+		}
+		if out.Body.Value, err = s.executionResult(ctx, stored.ExecutionID, result); err != nil {
+			return nil, err
+		}
+	}
+	if prefer, err := parsePrefer(in.Prefer); err == nil && prefer.async == (out.Status == http.StatusAccepted) {
+		out.Preference = prefer.applied() // only if the answer is what the repeated request prefers
+	}
+	return out, nil
 }
 
 // runOrStart finds the workflow, checks the input and runs it; once more if the
@@ -186,7 +204,7 @@ func (s *Server) runOrStart(
 			request.BorrowerID = execution.BorrowerOf(filled)
 		}
 		isAsync := prefer.async || plan.Mode == workflow.ModeAsync
-		request.Recorded = keepExecution(ctx, isAsync)
+		request.Recorded = storeKey(ctx, isAsync)
 		var e execution.Execution
 		if isAsync {
 			e, err = s.config.Executions.Start(ctx, request)
@@ -201,13 +219,33 @@ func (s *Server) runOrStart(
 	}
 }
 
+// storeKey returns the function that stores the request's Idempotency-Key in the
+// transaction that records the execution. An asynchronous execution is stored with
+// its answer; otherwise the result will be the answer. It is nil without a key.
+func storeKey(ctx context.Context, isAsync bool) func(context.Context, pgx.Tx, execution.Execution) error {
+	key, ok := httpapi.IdempotencyKey(ctx)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, tx pgx.Tx, e execution.Execution) error {
+		if !isAsync {
+			return key.TakeForExecutionTx(ctx, tx, e.ID)
+		}
+		text, err := httpapi.EncodeJSON(executionAccepted(&e))
+		if err != nil {
+			return err
+		}
+		return key.TakeTx(ctx, tx, idempotency.Answer{Status: http.StatusAccepted, Body: text})
+	}
+}
+
 func executionAccepted(e *execution.Execution) *ExecutionAccepted {
 	return &ExecutionAccepted{ExecutionID: e.ID.String(), Status: string(e.Status), CreatedAt: stamp(e.CreatedAt)}
 }
 
 // executionRequest takes what the call says beside the input.
 func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execution.Request, error) {
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	r := execution.Request{
 		TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: in.Test || p.IsSandbox,
 		BorrowerID: queries.Optional(in.BorrowerID), BillableID: queries.Optional(in.BillableID),
@@ -224,10 +262,10 @@ func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execut
 
 // rescored reads the parameter rescore-of, which names an execution of the tenant.
 func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) {
-	id, err := parseID(text, "execution")
+	id, err := httpapi.ParseID(text, "execution")
 	exists := false
 	if err == nil {
-		exists, err = queries.New().ExecutionExists(ctx, s.config.Pool, queries.ExecutionExistsParams{TenantID: principal(ctx).TenantID, ID: id})
+		exists, err = queries.New().ExecutionExists(ctx, s.config.Pool, queries.ExecutionExistsParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +281,7 @@ func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) 
 func nameWholeBody(details []fault.Detail) {
 	for i := range details {
 		if details[i].Field == "" {
-			details[i].Field = wholeBody
+			details[i].Field = httpapi.WholeBody
 		}
 	}
 }
@@ -305,16 +343,6 @@ func (p preference) applied() string {
 	default:
 		return ""
 	}
-}
-
-// preferenceReplayed is the header Preference-Applied of a kept answer: what the
-// repeated request prefers, where the answer is as that would have it.
-func preferenceReplayed(prefer string, status int) []string {
-	p, err := parsePrefer(prefer)
-	if applied := p.applied(); err == nil && applied != "" && p.async == (status == http.StatusAccepted) {
-		return []string{applied}
-	}
-	return nil
 }
 
 // executionResult is the answer for a result.

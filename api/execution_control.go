@@ -9,6 +9,7 @@ import (
 
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -32,34 +33,32 @@ type (
 		ID   string                 `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		Body *ExecutionRetryRequest `required:"false"`
 	}
-	executionRetryOutput struct{ Body ExecutionRetried }
 )
 
 func executionControlRoutes(s *Server) {
-	register(s, operation{
-		id: "retryExecution", method: http.MethodPost, path: "/v1/executions/{executionId}/retry", tag: "Executions",
-		summary: "Retry an execution",
-		description: "Gives a failed, cancelled or timed-out execution another attempt under the same id, on the same version of its workflow. " +
+	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
+		ID: "retryExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/retry", Tag: "Executions",
+		Summary: "Retry an execution",
+		Description: "Gives a failed, cancelled or timed-out execution another attempt under the same id, on the same version of its workflow. " +
 			"Completed tasks keep their results; every other task and what follows it is decided anew, after an end with status failed everything is. " +
 			"An execution of another status, or an item of a batch, is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
-		scope: identity.ScopeExecutionsRun, category: single, status: http.StatusAccepted,
-		idempotent:      idempotence{mismatch: fault.Invalid, inFlight: fault.Invalid},
-		requestExample:  `{"skipTasks":["notify"]}`,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","attempt":2,"status":"pending","skippedTasks":["notify"],"resumedTasks":["score","done"],"createdAt":"2026-11-21T02:09:25.123Z"}`,
-		errors:          []int{http.StatusNotFound},
-	}, s.retryExecution)
-	register(s, operation{
-		id: "cancelExecution", method: http.MethodPost, path: "/v1/executions/{executionId}/cancel", tag: "Executions",
-		summary: "Cancel an execution",
-		description: "**[ext]** Ends a pending or running execution as cancelled. The answer says so already; calls to the outside that run are broken off, wherever they run. " +
+		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, Status: http.StatusAccepted,
+		RequestExample:  `{"skipTasks":["notify"]}`,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","attempt":2,"status":"pending","skippedTasks":["notify"],"resumedTasks":["score","done"],"createdAt":"2026-11-21T02:09:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound},
+	}, httpapi.KeyConflicts{OtherRequest: fault.Invalid, InProgress: fault.Invalid}, s.retryExecution, httpapi.Replay)
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "cancelExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/cancel", Tag: "Executions",
+		Summary: "Cancel an execution",
+		Description: "**[ext]** Ends a pending or running execution as cancelled. The answer says so already; calls to the outside that run are broken off, wherever they run. " +
 			"An execution that has ended, or an item of a batch, is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
-		scope: identity.ScopeExecutionsRun, category: single,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"cancelled","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":1,"tasksFailed":0}`,
-		errors:          []int{http.StatusNotFound},
+		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"cancelled","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":1,"tasksFailed":0}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.cancelExecution)
 }
 
-func (s *Server) retryExecution(ctx context.Context, in *executionRetryInput) (*executionRetryOutput, error) {
+func (s *Server) retryExecution(ctx context.Context, in *executionRetryInput) (*httpapi.Answer[ExecutionRetried], error) {
 	id, err := executionID(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -68,9 +67,9 @@ func (s *Server) retryExecution(ctx context.Context, in *executionRetryInput) (*
 		return nil, err
 	}
 	request := execution.RetryRequest{
-		TenantID: principal(ctx).TenantID, ID: id,
+		TenantID: httpapi.Principal(ctx).TenantID, ID: id,
 		Recorded: func(ctx context.Context, tx pgx.Tx, r *execution.Retried) error {
-			return keepAnswer(ctx, tx, http.StatusAccepted, executionRetried(id, r))
+			return httpapi.KeepTx(ctx, tx, http.StatusAccepted, executionRetried(id, r))
 		},
 	}
 	if in.Body != nil {
@@ -80,7 +79,7 @@ func (s *Server) retryExecution(ctx context.Context, in *executionRetryInput) (*
 	if err != nil {
 		return nil, err
 	}
-	return &executionRetryOutput{Body: executionRetried(id, retried)}, nil
+	return httpapi.NewAnswer(executionRetried(id, retried)), nil
 }
 
 func executionRetried(id uuid.UUID, r *execution.Retried) ExecutionRetried {
@@ -101,7 +100,7 @@ func (s *Server) cancelExecution(ctx context.Context, in *executionInput) (*exec
 	if err := s.checkSandboxExecution(ctx, id); err != nil {
 		return nil, err
 	}
-	if err := s.config.Executions.Cancel(ctx, principal(ctx).TenantID, id); err != nil {
+	if err := s.config.Executions.Cancel(ctx, httpapi.Principal(ctx).TenantID, id); err != nil {
 		return nil, err
 	}
 	return s.getExecutionStatus(ctx, in)

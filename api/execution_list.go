@@ -11,6 +11,7 @@ import (
 
 	"tranche/internal/catalog"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -49,13 +50,13 @@ type ExecutionBatch struct {
 
 // ExecutionList is a page of executions.
 type ExecutionList struct {
-	Data       []Execution `json:"data" doc:"The executions."`
-	Pagination Pagination  `json:"pagination" doc:"Which part of the list this is."`
+	Data       []Execution        `json:"data" doc:"The executions."`
+	Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
 }
 
 type (
 	executionListInput struct {
-		PageInput
+		httpapi.PageInput
 		PerPage         int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many a page has."`
 		BillableID      string `query:"billable-id" maxLength:"255" doc:"Only those billed under it."`
 		BorrowerID      string `query:"borrower-id" maxLength:"255" doc:"Only those about this borrower."`
@@ -80,21 +81,21 @@ type (
 const executionExample = `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","principalId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","workflowType":"scoring","borrowerId":"B-1001","status":"completed","isSuccess":true,"isBillable":true,"isReScoring":false,"isTest":false,"tags":["web"],"createdAt":"2026-11-21T02:09:25.123Z"}`
 
 func executionListRoutes(s *Server) {
-	register(s, operation{
-		id: "listExecutions", method: http.MethodGet, path: "/v1/executions", tag: "Executions",
-		summary: "List executions",
-		description: "The tenant's executions, newest first. Filters may be combined and all of them must match. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listExecutions", Method: http.MethodGet, Path: "/v1/executions", Tag: "Executions",
+		Summary: "List executions",
+		Description: "The tenant's executions, newest first. Filters may be combined and all of them must match. " +
 			"Pages shift while executions arrive; cursor **[ext]** walks the list without missing or repeating any that were there when the walk began.",
-		scope: identity.ScopeExecutionsRead, category: polling,
-		responseExample: `{"data":[` + executionExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+		Scope: identity.ScopeExecutionsRead, Category: identity.LimitPolling,
+		ResponseExample: `{"data":[` + executionExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listExecutions)
-	register(s, operation{
-		id: "getExecution", method: http.MethodGet, path: "/v1/executions/{executionId}", tag: "Executions",
-		summary:     "Get an execution",
-		description: "An execution as lists show it.",
-		scope:       identity.ScopeExecutionsRead, category: polling,
-		responseExample: executionExample,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getExecution", Method: http.MethodGet, Path: "/v1/executions/{executionId}", Tag: "Executions",
+		Summary:     "Get an execution",
+		Description: "An execution as lists show it.",
+		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
+		ResponseExample: executionExample,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getExecution)
 }
 
@@ -110,7 +111,7 @@ func (s *Server) listExecutions(ctx context.Context, in *executionListInput) (*e
 			return nil, postgres.Translate(err)
 		}
 	}
-	rows, page := paginate(&in.PageInput, in.PerPage, rows, total, func(row queries.ExecutionGetRow) uuid.UUID { return row.ID })
+	rows, page := httpapi.Paginate(&in.PageInput, in.PerPage, rows, total, func(row queries.ExecutionGetRow) uuid.UUID { return row.ID })
 	out := &executionListOutput{Body: ExecutionList{Data: make([]Execution, len(rows)), Pagination: page}}
 	for i := range rows {
 		out.Body.Data[i] = executionRecord(&rows[i])
@@ -123,7 +124,7 @@ func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executi
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGet(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGet(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -134,9 +135,9 @@ func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executi
 // workflow that does not exist.
 func (s *Server) executionListParams(ctx context.Context, in *executionListInput) (p queries.ExecutionListParams, matchable bool, err error) {
 	p = queries.ExecutionListParams{
-		TenantID: principal(ctx).TenantID, BillableID: in.BillableID, BorrowerID: in.BorrowerID, Status: in.Status,
+		TenantID: httpapi.Principal(ctx).TenantID, BillableID: in.BillableID, BorrowerID: in.BorrowerID, Status: in.Status,
 		ExcludeTests: in.ExcludeTests, ExcludeBatches: in.ExcludeBatches, Ascending: in.SortDirection == "asc",
-		Window: in.window(in.PerPage),
+		Window: in.Window(in.PerPage),
 	}
 	if p.Tags, err = parseTags(in.Tags); err != nil {
 		return p, false, err
@@ -169,7 +170,7 @@ func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 		}
 		if day, err := time.Parse(time.DateOnly, bound.text); err == nil {
 			*bound.to = day.Add(bound.wholeDay)
-		} else if moment, err := parseTime(bound.text); err == nil {
+		} else if moment, err := httpapi.ParseTime(bound.text); err == nil {
 			*bound.to = moment.UTC().Add(bound.instant)
 		} else {
 			details = append(details, fault.Detail{Field: bound.field, Message: "must be a date (2026-11-21) or a time by RFC 3339"})
@@ -189,10 +190,10 @@ func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids [
 		return nil, true, nil
 	}
 	filter := queries.WorkflowListIDsParams{
-		TenantID: principal(ctx).TenantID, Alias: queries.Optional(in.WorkflowAlias), Type: queries.Optional(in.WorkflowType),
+		TenantID: httpapi.Principal(ctx).TenantID, Alias: queries.Optional(in.WorkflowAlias), Type: queries.Optional(in.WorkflowType),
 	}
 	if in.WorkflowID != "" {
-		id, err := parseID(in.WorkflowID, "workflow")
+		id, err := httpapi.ParseID(in.WorkflowID, "workflow")
 		if err != nil {
 			return nil, false, nil //nolint:nilerr // an id of the wrong form is like an unknown one
 		}
@@ -215,7 +216,7 @@ func (s *Server) executionSearch(ctx context.Context, text string) (*queries.Exe
 	search.FirstID, search.LastID = idsBeginning(text)
 	var err error
 	search.WorkflowIDs, err = queries.New().WorkflowListIDs(ctx, s.config.Pool, queries.WorkflowListIDsParams{
-		TenantID: principal(ctx).TenantID, Search: new(strings.ToLower(text)),
+		TenantID: httpapi.Principal(ctx).TenantID, Search: new(strings.ToLower(text)),
 	})
 	return search, postgres.Translate(err)
 }

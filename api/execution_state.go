@@ -10,6 +10,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/workflow"
 	"tranche/queries"
@@ -68,21 +69,21 @@ type (
 )
 
 func executionStateRoutes(s *Server) {
-	register(s, operation{
-		id: "getExecutionInput", method: http.MethodGet, path: "/v1/executions/{executionId}/input", tag: "Executions",
-		summary:     "Get an execution's input",
-		description: "What an execution was started with.",
-		scope:       identity.ScopeExecutionsData, category: polling,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","input":{"borrowerId":"B-1001","annualIncome":54000.00},"createdAt":"2026-11-21T02:09:25.123Z"}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getExecutionInput", Method: http.MethodGet, Path: "/v1/executions/{executionId}/input", Tag: "Executions",
+		Summary:     "Get an execution's input",
+		Description: "What an execution was started with.",
+		Scope:       identity.ScopeExecutionsData, Category: identity.LimitPolling,
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","input":{"borrowerId":"B-1001","annualIncome":54000.00},"createdAt":"2026-11-21T02:09:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionInput)
-	register(s, operation{
-		id: "getExecutionState", method: http.MethodGet, path: "/v1/executions/{executionId}/state", tag: "Executions",
-		summary:     "Get an execution's state",
-		description: "How far each task of an execution is, what it gave or why it failed, and whether the execution can be retried. Outputs are shown to callers with the scope executions:data.",
-		scope:       identity.ScopeExecutionsRead, category: polling,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"failed","attempt":1,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","retryable":true,"retryReason":"the execution failed","tasks":[{"taskId":"score","name":"Ask the bureau","type":"http-request","status":"failed","attempt":3,"maxAttempts":3,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","durationMs":178,"error":{"code":"EXTERNAL_SERVICE_ERROR","message":"the service answered 503","statusCode":503}},{"taskId":"done","type":"end","status":"pending","attempt":0,"maxAttempts":1}]}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getExecutionState", Method: http.MethodGet, Path: "/v1/executions/{executionId}/state", Tag: "Executions",
+		Summary:     "Get an execution's state",
+		Description: "How far each task of an execution is, what it gave or why it failed, and whether the execution can be retried. Outputs are shown to callers with the scope executions:data.",
+		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"failed","attempt":1,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","retryable":true,"retryReason":"the execution failed","tasks":[{"taskId":"score","name":"Ask the bureau","type":"http-request","status":"failed","attempt":3,"maxAttempts":3,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","durationMs":178,"error":{"code":"EXTERNAL_SERVICE_ERROR","message":"the service answered 503","statusCode":503}},{"taskId":"done","type":"end","status":"pending","attempt":0,"maxAttempts":1}]}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionState)
 }
 
@@ -91,11 +92,11 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetInput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetInputParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetInput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetInputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
-	if err := s.acquireForAnswer(ctx, len(row.Input)); err != nil {
+	if err := s.http.AcquireAnswer(ctx, len(row.Input)); err != nil {
 		return nil, err
 	}
 	return &executionInputOutput{Body: ExecutionInput{
@@ -109,12 +110,12 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	row, err := queries.New().ExecutionGetState(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
-	if err := s.acquireForAnswer(ctx, len(row.State)+len(row.Result)); err != nil {
+	if err := s.http.AcquireAnswer(ctx, len(row.State)+len(row.Result)); err != nil {
 		return nil, err
 	}
 	_, plan, err := s.config.Catalog.Plan(ctx, p.TenantID, row.WorkflowID)
@@ -137,7 +138,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		if err := decoder.Decode(&output); err != nil {
 			return nil, fmt.Errorf("read the output of execution %s: %w", id, err)
 		}
-		state.RestoreOutput(output)
+		state.Conclude(output)
 	}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
 	return &executionStateOutput{Body: ExecutionState{

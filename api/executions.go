@@ -11,6 +11,7 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
 	"tranche/queries"
@@ -59,21 +60,21 @@ type (
 )
 
 func executionRoutes(s *Server) {
-	register(s, operation{
-		id: "getExecutionOutput", method: http.MethodGet, path: "/v1/executions/{executionId}/output", tag: "Executions",
-		summary:     "Get an execution's output",
-		description: "The result of an execution that has ended. Until then the answer is 404 with errorSubCode EXECUTION_NOT_FINISHED **[ext]**.",
-		scope:       identity.ScopeExecutionsData, category: polling,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","borrowerId":"B-1001","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","statusCode":200,"isSuccess":true,"output":{"decision":"approve","installment":391.53},"customOutput":null,"hasAttachments":false,"attachments":[],"notes":[],"notices":[],"errorMessage":null,"createdAt":"2026-11-21T02:09:25.123Z"}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getExecutionOutput", Method: http.MethodGet, Path: "/v1/executions/{executionId}/output", Tag: "Executions",
+		Summary:     "Get an execution's output",
+		Description: "The result of an execution that has ended. Until then the answer is 404 with errorSubCode EXECUTION_NOT_FINISHED **[ext]**.",
+		Scope:       identity.ScopeExecutionsData, Category: identity.LimitPolling,
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","borrowerId":"B-1001","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","statusCode":200,"isSuccess":true,"output":{"decision":"approve","installment":391.53},"customOutput":null,"hasAttachments":false,"attachments":[],"notes":[],"notices":[],"errorMessage":null,"createdAt":"2026-11-21T02:09:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionOutput)
-	register(s, operation{
-		id: "getExecutionStatus", method: http.MethodGet, path: "/v1/executions/{executionId}/status", tag: "Executions",
-		summary:     "Get an execution's status",
-		description: "How far an execution is, and how long it took.",
-		scope:       identity.ScopeExecutionsRead, category: polling,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"completed","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":3,"tasksFailed":0}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getExecutionStatus", Method: http.MethodGet, Path: "/v1/executions/{executionId}/status", Tag: "Executions",
+		Summary:     "Get an execution's status",
+		Description: "How far an execution is, and how long it took.",
+		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"completed","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":3,"tasksFailed":0}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionStatus)
 }
 
@@ -82,14 +83,14 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetOutput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetOutputParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetOutput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetOutputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
 	if row.Result == nil {
 		return nil, fault.New(fault.NotFound, "the execution has not ended").WithSubCode(fault.ExecutionNotFinished)
 	}
-	if err := s.acquireForAnswer(ctx, len(row.Result)); err != nil {
+	if err := s.http.AcquireAnswer(ctx, len(row.Result)); err != nil {
 		return nil, err
 	}
 	stored, err := execution.ReadResult(row.Result)
@@ -115,7 +116,7 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetStatus(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStatusParams{TenantID: principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetStatus(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStatusParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -131,9 +132,9 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 
 // executionID reads the id of a path; one of the wrong form is unknown.
 func executionID(ctx context.Context, text string) (uuid.UUID, error) {
-	id, err := parseID(text, "execution")
+	id, err := httpapi.ParseID(text, "execution")
 	if err == nil {
-		noteExecution(ctx, id)
+		httpapi.NoteExecution(ctx, id)
 	}
 	return id, err
 }

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 )
 
 type healthOutput struct {
@@ -14,20 +17,20 @@ type healthOutput struct {
 }
 
 func healthRoutes(s *Server) {
-	register(s, operation{
-		id: "health", method: http.MethodGet, path: "/healthz", tag: "Service",
-		summary:         "Whether the process lives",
-		description:     "Answers as long as the process can answer at all; it looks at nothing else. For liveness probes.",
-		responseExample: `{"status":"ok"}`,
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "health", Method: http.MethodGet, Path: "/healthz", Tag: "Service",
+		Summary:         "Whether the process lives",
+		Description:     "Answers as long as the process can answer at all; it looks at nothing else. For liveness probes.",
+		ResponseExample: `{"status":"ok"}`,
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return healthy(), nil
 	})
-	register(s, operation{
-		id: "readiness", method: http.MethodGet, path: "/readyz", tag: "Service",
-		summary: "Whether the service can work",
-		description: "Whether the database is reachable and can be written, its schema is current and the workers run. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "readiness", Method: http.MethodGet, Path: "/readyz", Tag: "Service",
+		Summary: "Whether the service can work",
+		Description: "Whether the database is reachable and can be written, its schema is current and the workers run. " +
 			"A 503 names each part that is not ready in `details`. For readiness probes and load balancers.",
-		responseExample: `{"status":"ok"}`,
+		ResponseExample: `{"status":"ok"}`,
 	}, s.readiness)
 }
 
@@ -39,9 +42,9 @@ func healthy() *healthOutput {
 
 func (s *Server) readiness(ctx context.Context, _ *struct{}) (*healthOutput, error) {
 	var details []fault.Detail
-	for _, name := range sortedKeys(s.config.Ready) {
+	for _, name := range slices.Sorted(maps.Keys(s.config.Ready)) {
 		if err := s.config.Ready[name](ctx); err != nil {
-			s.config.Log.WarnContext(ctx, "not ready", "part", name, "error", err)
+			s.config.HTTP.Log.WarnContext(ctx, "not ready", "part", name, "error", err)
 			details = append(details, fault.Detail{Field: name, Message: "is not ready"})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"regexp"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -129,18 +128,6 @@ func (i *Integer) UnmarshalJSON(text []byte) error {
 // Timestamp is a time as the API writes it: RFC 3339, UTC, milliseconds
 // (decisions 1.2).
 type Timestamp struct{ time.Time }
-
-// timePattern is the form of RFC 3339, of which time.Parse also takes what only
-// resembles it: an hour of one digit, a decimal comma, an offset of a day.
-var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
-
-// parseTime reads a time by RFC 3339 as a caller writes it.
-func parseTime(text string) (time.Time, error) {
-	if !timePattern.MatchString(text) {
-		return time.Time{}, errors.New("not a time by RFC 3339")
-	}
-	return time.Parse(time.RFC3339, text)
-}
 
 // stamp returns t as the API writes it.
 func stamp(t time.Time) Timestamp { return Timestamp{t} }

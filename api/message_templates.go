@@ -7,6 +7,7 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -44,29 +45,29 @@ type (
 func messageTemplateRoutes(s *Server) {
 	const example = `{"id":"short","subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes.",` +
 		`"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:25.123Z"}`
-	register(s, operation{
-		id: "getMessageTemplate", method: http.MethodGet, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
-		summary: "Get a message template", description: "**[ext]** A template of the messages that carry one-time passwords; default always exists.",
-		scope: identity.ScopeTemplatesWrite, category: management,
-		responseExample: example,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getMessageTemplate", Method: http.MethodGet, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
+		Summary: "Get a message template", Description: "**[ext]** A template of the messages that carry one-time passwords; default always exists.",
+		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
+		ResponseExample: example,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getMessageTemplate)
-	register(s, operation{
-		id: "putMessageTemplate", method: http.MethodPut, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
-		summary: "Write a message template",
-		description: "**[ext]** Makes or replaces a template, default too. The places {{code}}, {{expiresInMinutes}} and {{label}} are filled in and nothing else is understood. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "putMessageTemplate", Method: http.MethodPut, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
+		Summary: "Write a message template",
+		Description: "**[ext]** Makes or replaces a template, default too. The places {{code}}, {{expiresInMinutes}} and {{label}} are filled in and nothing else is understood. " +
 			"A tenant has at most 200 templates (409).",
-		scope: identity.ScopeTemplatesWrite, category: management,
-		requestExample:  `{"subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes."}`,
-		responseExample: example,
-		inspect:         consent.InspectTemplate,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
+		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
+		RequestExample:  `{"subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes."}`,
+		ResponseExample: example,
+		Inspect:         consent.InspectTemplate,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.putMessageTemplate)
-	register(s, operation{
-		id: "deleteMessageTemplate", method: http.MethodDelete, path: "/v1/message-templates/{templateId}", tag: "Authorizations",
-		summary: "Delete a message template", description: "**[ext]** Removes a template; default becomes what it was at first.",
-		scope: identity.ScopeTemplatesWrite, category: management,
-		errors: []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteMessageTemplate", Method: http.MethodDelete, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
+		Summary: "Delete a message template", Description: "**[ext]** Removes a template; default becomes what it was at first.",
+		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
+		Errors: []int{http.StatusNotFound},
 	}, s.deleteMessageTemplate)
 }
 
@@ -82,7 +83,7 @@ func (s *Server) getMessageTemplate(ctx context.Context, in *MessageTemplatePath
 	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
-	t, err := s.config.Consents.Template(ctx, s.config.Pool, principal(ctx).TenantID, in.ID)
+	t, err := s.config.Consents.Template(ctx, s.config.Pool, httpapi.Principal(ctx).TenantID, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (s *Server) putMessageTemplate(ctx context.Context, in *messageTemplateWrit
 	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
-	t, err := s.config.Consents.SetTemplate(ctx, principal(ctx).TenantID, consent.Template{ID: in.ID, Subject: in.Body.Subject, Text: in.Body.Text})
+	t, err := s.config.Consents.SetTemplate(ctx, httpapi.Principal(ctx).TenantID, consent.Template{ID: in.ID, Subject: in.Body.Subject, Text: in.Body.Text})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (s *Server) deleteMessageTemplate(ctx context.Context, in *MessageTemplateP
 	if err := checkTemplateID(in.ID); err != nil {
 		return nil, err
 	}
-	return nil, s.config.Consents.DeleteTemplate(ctx, principal(ctx).TenantID, in.ID)
+	return nil, s.config.Consents.DeleteTemplate(ctx, httpapi.Principal(ctx).TenantID, in.ID)
 }
 
 func messageTemplate(t consent.Template) *messageTemplateOutput {

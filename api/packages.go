@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -34,24 +35,24 @@ type (
 )
 
 func packageRoutes(s *Server) {
-	register(s, operation{
-		id: "listPackageAttachments", method: http.MethodGet, path: "/v1/stores/packages/{packageId}/attachments", tag: "Stores",
-		summary: "List the files of a package",
-		description: "Of an output package: results.csv and results.jsonl with every item, failed.csv with the items that failed, ready to be corrected and uploaded again " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listPackageAttachments", Method: http.MethodGet, Path: "/v1/stores/packages/{packageId}/attachments", Tag: "Stores",
+		Summary: "List the files of a package",
+		Description: "Of an output package: results.csv and results.jsonl with every item, failed.csv with the items that failed, ready to be corrected and uploaded again " +
 			"(values of properties that the input schema gives no type come back as text), " +
 			"and manifest.json with counts and hashes. A .csv has at most 1,000 columns of inputs and as many of outputs; results.jsonl has everything. Columns are named as those of uploads are, with dots for nesting and `\\.` for a dot that is part of a name. Of a raw package: the files that were uploaded.",
-		scope: identity.ScopeBatchesRead, category: polling,
-		responseExample: `{"data":[{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"results.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","role":"results","rowCount":2000,"downloadUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&signature=c2ln","expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}]}`,
-		errors:          []int{http.StatusNotFound},
+		Scope: identity.ScopeBatchesRead, Category: identity.LimitPolling,
+		ResponseExample: `{"data":[{"attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","fileName":"results.csv","contentType":"text/csv","size":48213,"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","role":"results","rowCount":2000,"downloadUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&signature=c2ln","expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}]}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.listPackageAttachments)
 }
 
 func (s *Server) listPackageAttachments(ctx context.Context, in *packageInput) (*packageAttachmentsOutput, error) {
-	id, err := parseID(in.ID, "package")
+	id, err := httpapi.ParseID(in.ID, "package")
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.config.Store.Package(ctx, principal(ctx).TenantID, id)
+	entries, err := s.config.Store.Package(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/queries"
 )
 
@@ -13,7 +14,7 @@ import (
 // it run again, pause, end or signal what is no test, though it may read it.
 
 func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error {
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	if !p.IsSandbox {
 		return nil
 	}
@@ -25,7 +26,7 @@ func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error 
 }
 
 func (s *Server) checkSandboxBatch(ctx context.Context, id uuid.UUID) error {
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	if !p.IsSandbox {
 		return nil
 	}

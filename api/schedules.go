@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/schedule"
 )
@@ -105,41 +106,41 @@ type (
 )
 
 func scheduleRoutes(s *Server) {
-	register(s, operation{
-		id: "configureSchedules", method: http.MethodPost, path: "/v1/workflows/commands/configure-schedules", tag: "Schedules",
-		summary: "Schedule a workflow",
-		description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "configureSchedules", Method: http.MethodPost, Path: "/v1/workflows/commands/configure-schedules", Tag: "Schedules",
+		Summary: "Schedule a workflow",
+		Description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
 			"execution or one batch, with the principal schedule:{workflowId}. A firing is skipped while the run before has not ended; after a downtime " +
 			"one missed firing is made up for. A new version of the workflow has no schedules; archiving deletes them. An expression that is malformed is " +
 			"answered with 400, one that never fires and an input or an item of workflowInput that does not match the inputSchema with 422. " +
 			"What a sandbox client schedules are tests; it replaces no schedule of another kind (403).",
-		scope: identity.ScopeSchedulesWrite, category: management,
-		requestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +
+		Scope: identity.ScopeSchedulesWrite, Category: identity.LimitManagement,
+		RequestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +
 			`"scheduleBatch":{"cron":"0 22 1 * *"}}`,
-		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z","input":{"amount":12000.50,"income":54000}},` +
+		ResponseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z","input":{"amount":12000.50,"income":54000}},` +
 			`"scheduleBatch":{"cron":"0 22 1 * *","utcDeltaHours":0,"nextRunAt":"2026-12-01T22:00:00.000Z"}}`,
-		inspect: inspectSchedules,
-		errors:  []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+		Inspect: inspectSchedules,
+		Errors:  []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.configureSchedules)
-	register(s, operation{
-		id: "deleteSchedules", method: http.MethodPost, path: "/v1/workflows/commands/delete-schedules", tag: "Schedules",
-		summary:         "Delete schedules",
-		description:     "Deletes the schedules for which the body says true. What has been started runs on. A sandbox client deletes only those of tests (403).",
-		scope:           identity.ScopeSchedulesWrite,
-		category:        management,
-		requestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
-		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedulesDeleted":["schedule"]}`,
-		inspect:         noSlot,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteSchedules", Method: http.MethodPost, Path: "/v1/workflows/commands/delete-schedules", Tag: "Schedules",
+		Summary:         "Delete schedules",
+		Description:     "Deletes the schedules for which the body says true. What has been started runs on. A sandbox client deletes only those of tests (403).",
+		Scope:           identity.ScopeSchedulesWrite,
+		Category:        identity.LimitManagement,
+		RequestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
+		ResponseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedulesDeleted":["schedule"]}`,
+		Inspect:         noSlot,
+		Errors:          []int{http.StatusNotFound},
 	}, s.deleteSchedules)
-	register(s, operation{
-		id: "getSchedules", method: http.MethodGet, path: "/v1/workflows/{id}/schedules", tag: "Schedules",
-		summary:     "Get the schedules of a workflow",
-		description: "**[ext]** Both schedules with the times they run next, and the last 20 firings with what came of them.",
-		scope:       identity.ScopeWorkflowsRead, category: management,
-		responseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z"},` +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getSchedules", Method: http.MethodGet, Path: "/v1/workflows/{id}/schedules", Tag: "Schedules",
+		Summary:     "Get the schedules of a workflow",
+		Description: "**[ext]** Both schedules with the times they run next, and the last 20 firings with what came of them.",
+		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
+		ResponseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z"},` +
 			`"firings":[{"slot":"schedule","scheduledAt":"2026-11-20T11:30:00.000Z","firedAt":"2026-11-20T11:30:00.412Z","status":"started","executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}]}`,
-		errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound},
 	}, s.getSchedules)
 }
 
@@ -167,11 +168,11 @@ func noSlot(members map[string]any) []fault.Detail {
 }
 
 func (s *Server) configureSchedules(ctx context.Context, in *configureSchedulesInput) (*configureSchedulesOutput, error) {
-	id, err := parseID(in.Body.WorkflowID, "workflow")
+	id, err := httpapi.ParseID(in.Body.WorkflowID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	configured, err := s.config.Schedules.Configure(ctx, p.TenantID, id, p.IsSandbox, scheduleSettings(&in.Body))
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func (s *Server) configureSchedules(ctx context.Context, in *configureSchedulesI
 }
 
 func (s *Server) deleteSchedules(ctx context.Context, in *deleteSchedulesInput) (*deleteSchedulesOutput, error) {
-	id, err := parseID(in.Body.WorkflowID, "workflow")
+	id, err := httpapi.ParseID(in.Body.WorkflowID, "workflow")
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (s *Server) deleteSchedules(ctx context.Context, in *deleteSchedulesInput) 
 	if in.Body.ScheduleBatch != nil && *in.Body.ScheduleBatch {
 		slots = append(slots, schedule.Batch)
 	}
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	deleted, err := s.config.Schedules.Delete(ctx, p.TenantID, id, p.IsSandbox, slots)
 	if err != nil {
 		return nil, err
@@ -204,11 +205,11 @@ func (s *Server) deleteSchedules(ctx context.Context, in *deleteSchedulesInput) 
 }
 
 func (s *Server) getSchedules(ctx context.Context, in *workflowInput) (*schedulesOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	p := principal(ctx)
+	p := httpapi.Principal(ctx)
 	configured, firings, err := s.config.Schedules.Get(ctx, p.TenantID, id)
 	if err != nil {
 		return nil, err

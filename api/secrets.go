@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/secret"
 )
@@ -37,34 +38,34 @@ type (
 const secretExample = `{"name":"bureau-key","hosts":["api.bureau.example"],"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:25.123Z"}`
 
 func secretRoutes(s *Server) {
-	register(s, operation{
-		id: "putSecret", method: http.MethodPut, path: "/v1/secrets/{name}", tag: "Secrets",
-		summary: "Make or replace a secret",
-		description: "**[ext]** Keeps a value that http-request tasks can send, in `auth` or as a header's `{\"secret\": name}`, to these hosts and no others. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "putSecret", Method: http.MethodPut, Path: "/v1/secrets/{name}", Tag: "Secrets",
+		Summary: "Make or replace a secret",
+		Description: "**[ext]** Keeps a value that http-request tasks can send, in `auth` or as a header's `{\"secret\": name}`, to these hosts and no others. " +
 			"It is stored sealed, cannot be read back, and is blotted out of results and errors.",
-		scope: identity.ScopeSecretsWrite, category: management,
-		inspect:        secret.Inspect,
-		requestExample: `{"value":"k-3f6e0d6c1a11","hosts":["api.bureau.example"]}`, responseExample: secretExample,
-		errors: []int{http.StatusNotFound},
+		Scope: identity.ScopeSecretsWrite, Category: identity.LimitManagement,
+		Inspect:        secret.Inspect,
+		RequestExample: `{"value":"k-3f6e0d6c1a11","hosts":["api.bureau.example"]}`, ResponseExample: secretExample,
+		Errors: []int{http.StatusNotFound},
 	}, s.putSecret)
-	register(s, operation{
-		id: "getSecret", method: http.MethodGet, path: "/v1/secrets/{name}", tag: "Secrets",
-		summary:     "Get what may be told of a secret",
-		description: "**[ext]** Where a secret may be sent and when it was written; never its value.",
-		scope:       identity.ScopeSecretsWrite, category: management, responseExample: secretExample,
-		errors: []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getSecret", Method: http.MethodGet, Path: "/v1/secrets/{name}", Tag: "Secrets",
+		Summary:     "Get what may be told of a secret",
+		Description: "**[ext]** Where a secret may be sent and when it was written; never its value.",
+		Scope:       identity.ScopeSecretsWrite, Category: identity.LimitManagement, ResponseExample: secretExample,
+		Errors: []int{http.StatusNotFound},
 	}, s.getSecret)
-	register(s, operation{
-		id: "deleteSecret", method: http.MethodDelete, path: "/v1/secrets/{name}", tag: "Secrets",
-		summary:     "Delete a secret",
-		description: "**[ext]** Tasks that need it fail from then on.",
-		scope:       identity.ScopeSecretsWrite, category: management,
-		errors: []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteSecret", Method: http.MethodDelete, Path: "/v1/secrets/{name}", Tag: "Secrets",
+		Summary:     "Delete a secret",
+		Description: "**[ext]** Tasks that need it fail from then on.",
+		Scope:       identity.ScopeSecretsWrite, Category: identity.LimitManagement,
+		Errors: []int{http.StatusNotFound},
 	}, s.deleteSecret)
 }
 
 func (s *Server) putSecret(ctx context.Context, in *secretPutInput) (*secretOutput, error) {
-	put, err := s.config.Secrets.Put(ctx, principal(ctx).TenantID, in.Name, in.Body.Value, in.Body.Hosts)
+	put, err := s.config.Secrets.Put(ctx, httpapi.Principal(ctx).TenantID, in.Name, in.Body.Value, in.Body.Hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Server) putSecret(ctx context.Context, in *secretPutInput) (*secretOutp
 }
 
 func (s *Server) getSecret(ctx context.Context, in *secretInput) (*secretOutput, error) {
-	found, err := s.config.Secrets.Get(ctx, principal(ctx).TenantID, in.Name)
+	found, err := s.config.Secrets.Get(ctx, httpapi.Principal(ctx).TenantID, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (s *Server) getSecret(ctx context.Context, in *secretInput) (*secretOutput,
 }
 
 func (s *Server) deleteSecret(ctx context.Context, in *secretInput) (*struct{}, error) {
-	return nil, s.config.Secrets.Delete(ctx, principal(ctx).TenantID, in.Name)
+	return nil, s.config.Secrets.Delete(ctx, httpapi.Principal(ctx).TenantID, in.Name)
 }
 
 func secretAnswer(sec secret.Secret) Secret {

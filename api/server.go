@@ -1,85 +1,64 @@
-// Package api is the HTTP face of the service: Huma operations on a chi
-// router, one file per resource. It decodes, authorises, calls one operation
-// of the domain and encodes; it owns no rule of the domain and must not know
-// jobs/workers.
+// Package api declares the operations of the HTTP API, one file for each resource.
+// A handler decodes the request, checks access, calls one function of the domain
+// and encodes the answer. Package api has no rules of the domain and must not know
+// jobs/workers. Package internal/httpapi does everything that is not about a
+// resource.
 //
 // # How to add an endpoint
 //
-//  1. Find or make the file of the resource (workflows.go) and its function
-//     `func thingRoutes(s *Server)`; name that function in the list of New.
-//  2. Declare input and output types of the endpoint. The input's fields are
-//     tagged path, query or header; `Body` is the JSON body. The output has
-//     `Body`, header fields and, where the success status varies, `Status int`.
-//     Every field has a doc and, where it helps, an example tag. Values that
-//     must keep their exact text are JSON, times are Timestamp.
-//  3. Call register(s, operation{...}, handler) with all of the operation:
-//     scope, category, body limit, success status, examples and the statuses
-//     of the errors it can answer with beyond the shared ones.
-//  4. The handler asks principal(ctx) who calls, calls one function of the
-//     domain and returns its error as it is: problem.go turns fault kinds into
-//     answers. A handler that works on an execution calls noteExecution, so
-//     that the log lines of its answer name it.
-//  5. Run `make openapi` and write the test with internal/apitest, refusals
-//     beside successes; TestEveryOperationIsDocumented names what is missing.
+//  1. Find or create the file of the resource (workflows.go) and its function
+//     `func thingRoutes(s *Server)`. List that function in routes below.
+//  2. Declare the input and output types of the endpoint. Fields of the input are
+//     tagged path, query or header; `Body` is the JSON body. The output has `Body`,
+//     header fields and, if the status of success varies, `Status int`. Every field
+//     has a doc tag and, if it helps, an example tag. Values that must keep their
+//     exact text are JSON; times are Timestamp.
+//  3. Call httpapi.Register(s.http, httpapi.Operation{...}, handler). The Operation has
+//     the scope, rate limit category, body limit, status of success, examples and the
+//     statuses of its own errors.
+//  4. The handler gets the caller from httpapi.Principal(ctx), calls one function of
+//     the domain and returns its error unchanged: httpapi maps errors to HTTP. A
+//     handler that works on an execution calls httpapi.NoteExecution, so that the log
+//     lines of the request have its id.
+//  5. Run `make openapi` and write a test with internal/apitest that covers errors and
+//     successes. TestEveryOperationIsDocumented lists missing documentation.
 //
-// Bodies are read, checked for strict JSON and validated against the declared
-// schema before the handler runs (body.go, validate.go); what a schema cannot
-// express is checked by operation.inspect, so that all faults of a body are
-// reported together. A handler that needs the body's exact tree instead of a
-// struct declares operation.bodySchema and takes the tree from body(ctx). A
-// handler that streams is registered with registerRaw. Lists embed PageInput
-// and call paginate (page.go).
+// httpapi validates a body against the schema of its type before the handler runs.
+// Operation.Inspect checks rules that a schema cannot express, so that one response
+// reports all errors of a body. A handler that needs the exact value of the body
+// declares Operation.BodySchema and calls httpapi.RequestBody(ctx). A handler that
+// streams is registered with httpapi.RegisterRaw. An operation that takes an
+// Idempotency-Key is registered with httpapi.RegisterIdempotent. Lists embed
+// httpapi.PageInput and call httpapi.Paginate.
 package api
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
-	"net/netip"
-	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
-	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"tranche/internal/audit"
 	batches "tranche/internal/batch"
 	"tranche/internal/catalog"
 	"tranche/internal/consent"
 	"tranche/internal/execution"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
-	"tranche/internal/limit"
 	"tranche/internal/schedule"
 	"tranche/internal/secret"
 	"tranche/internal/storage"
 )
 
-// Config is what the endpoints work with. What no endpoint that is called needs may
-// be nil.
+// Config holds what the operations work with. A field may be nil only if no operation
+// that uses it is called.
 type Config struct {
-	Log   *slog.Logger
-	Clock func() time.Time
-
-	// Verify returns whom a bearer token speaks for; its refusals are
-	// fault.Unauthorized. identity.Service.Verify.
-	Verify func(ctx context.Context, token string) (identity.Principal, error)
-	// Admit counts a request against the limit of its tenant; over it the error is
-	// fault.RateLimited. Nil limits nothing. identity.Service.Admit.
-	Admit func(context.Context, identity.Principal, identity.LimitCategory) (identity.Allowance, error)
-	// Refused, unless nil, is told of every request answered with 401 or 403.
-	Refused func(audit.Refusal)
-	// Answered, unless nil, is told of every request: its method, the pattern of its
-	// endpoint (empty where there is none), the answer's status and how long it took.
-	Answered func(method, route string, status int, took time.Duration)
-	// TrustedProxies are those whose X-Forwarded-For tells where a request came from.
-	TrustedProxies []netip.Prefix
-	// Ready holds the checks of /readyz by name; an error says what is not ready.
+	HTTP httpapi.Config
+	// Ready holds the checks of /readyz by name. An error means that the part is not
+	// ready.
 	Ready map[string]func(context.Context) error
-	// HealthOnly leaves out everything but the health checks: for processes
-	// that do background work only.
+	// HealthOnly registers the health checks only, for processes that do background
+	// work only.
 	HealthOnly bool
 
 	Identity   *identity.Service
@@ -93,52 +72,28 @@ type Config struct {
 	Store      *storage.Store
 	Signer     *storage.Signer
 
-	// FingerprintKeys are those of what is kept of requests with an
-	// Idempotency-Key: the first makes, all recognise.
-	FingerprintKeys [][]byte
-
-	// Pool is for the reads that go from a handler to queries.
+	// Pool is used by handlers that call queries directly.
 	Pool *pgxpool.Pool
 }
 
-// Server answers the HTTP requests of the service.
+// Server answers the requests of the API.
 type Server struct {
-	config   Config
-	router   chi.Router
-	huma     huma.API
-	handler  http.Handler
-	document func() []byte // written when it is first asked for: it takes a sixth of the time to start
-	patterns patternCache
-	// bodyTimeMax is how long a body may take to arrive before 408.
-	bodyTimeMax time.Duration
-	// bodies and answers limit the memory of large ones. They are separate because an
-	// execution keeps its body while it runs.
-	bodies, answers *limit.PerTenant
-	reads           *limit.PerTenant
+	config Config
+	http   *httpapi.Server
 }
 
-// New returns a server with every endpoint registered.
+// New returns a server with all operations.
 func New(config Config) *Server {
-	s := &Server{
-		config: config, router: chi.NewRouter(), bodyTimeMax: bodyTimeMaxDefault,
-		bodies: limit.NewPerTenant(largeBytesMax), answers: limit.NewPerTenant(largeBytesMax), reads: limit.NewPerTenant(readsMax(config.Pool)),
-	}
-	s.router.Use(middleware.GetHead, noteRoute)
-	s.router.NotFound(s.notFound)
-	s.router.MethodNotAllowed(s.methodNotAllowed)
-	s.huma = huma.NewAPI(humaConfig(), humachi.NewAdapter(s.router))
-	s.huma.UseMiddleware(s.authenticate, s.limitRate, s.checkParameters, s.readBody, s.readIdempotencyKey)
-
+	config.HTTP.SecretPath = execution.CallbackPath
+	s := &Server{config: config, http: httpapi.New(config.HTTP, about())}
 	healthRoutes(s)
 	if !config.HealthOnly {
 		s.routes()
 	}
-	s.handler = s.observe(s.recoverPanic(s.router))
-	s.document = sync.OnceValue(s.writeDocument)
 	return s
 }
 
-// routes registers all that is not for the operator's probes.
+// routes registers all operations except the health checks.
 func (s *Server) routes() {
 	for _, routes := range []func(*Server){
 		tokenRoutes,
@@ -159,11 +114,41 @@ func (s *Server) routes() {
 		routes(s)
 	}
 	s.taskConfigs()
-	s.documentRoutes()
+	s.http.ServeDocument()
 }
 
 // ServeHTTP answers a request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.http.ServeHTTP(w, r) }
 
 // Document returns the OpenAPI document of the service.
-func (s *Server) Document() []byte { return s.document() }
+func (s *Server) Document() []byte { return s.http.Document() }
+
+const description = `Tenants define workflows, which are graphs of tasks, and run them for one borrower or for millions.
+
+Conventions:
+
+- Bodies are JSON in UTF-8. Unknown members, unknown query parameters and duplicate names are rejected. An optional member that is ` + "`null`" + ` counts as absent.
+- Times are RFC 3339 in UTC with milliseconds. Numbers in your data keep their exact decimal text. Where a body needs an integer, ` + "`60.0`" + ` is one.
+- Every response has an ` + "`X-Request-Id`" + `. It is the id that you send if that has 1 to 128 characters from ` + "`A-Za-z0-9._-`" + `, otherwise a new one.
+- Every error response has the body of the schema ` + "`Problem`" + `. Requests that are not valid HTTP (no Host, malformed or too large headers, an unknown Expect) get 400, 417, 431, 501 or 505 with an empty body, and the connection is closed.
+- Within the version of the path, responses may gain members and enum values, and requests may gain optional members and parameters. Nothing is removed, and nothing changes its meaning.
+- Lists have the parameters ` + "`page`" + ` and ` + "`per-page`" + `. Use ` + "`cursor`" + ` instead of ` + "`page`" + ` to read long lists without gaps or duplicates.
+- **[ext]** marks additions to the original interface. You do not have to use them.`
+
+// about describes the API in the OpenAPI document.
+func about() httpapi.About {
+	return httpapi.About{
+		Title: "Tranche", Version: "1", Description: description,
+		Tags: []*huma.Tag{
+			{Name: "Identity", Description: "Access tokens and the keys that sign them."},
+			{Name: "Workflows", Description: "Workflow definitions: drafts, active versions and archived versions."},
+			{Name: "Executions", Description: "Runs of a workflow for one borrower."},
+			{Name: "Batches", Description: "Runs of a workflow for many borrowers."},
+			{Name: "Schedules", Description: "Runs of a workflow at recurring times."},
+			{Name: "Authorizations", Description: "Consents that are signed with a one-time password, their evidence, and message templates."},
+			{Name: "Secrets", Description: "Credentials that tasks send to other services. They cannot be read back."},
+			{Name: "Stores", Description: "Uploaded files and packages of files."},
+			{Name: "Service", Description: "The health of the service."},
+		},
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
 )
@@ -39,26 +40,26 @@ type (
 )
 
 func signalRoutes(s *Server) {
-	register(s, operation{
-		id: "signalExecution", method: http.MethodPost, path: "/v1/executions/{executionId}/signals", tag: "Executions",
-		summary: "Send a signal to an execution",
-		description: "**[ext]** Delivers the payload that a wait-for-signal task waits for. A signal that comes before its wait begins is kept; " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "signalExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/signals", Tag: "Executions",
+		Summary: "Send a signal to an execution",
+		Description: "**[ext]** Delivers the payload that a wait-for-signal task waits for. A signal that comes before its wait begins is kept; " +
 			"a second one, one that comes too late and one whose payload does not match the wait's schema are a 400. " +
 			"An execution that has ended is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
-		scope: identity.ScopeExecutionsRun, category: single, status: http.StatusAccepted,
-		requestExample:  `{"taskId":"approval","payload":{"approved":true,"by":"j.doe"}}`,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
-		errors:          []int{http.StatusNotFound},
+		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, Status: http.StatusAccepted,
+		RequestExample:  `{"taskId":"approval","payload":{"approved":true,"by":"j.doe"}}`,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.signalExecution)
-	register(s, operation{
-		id: "answerCallback", method: http.MethodPost, path: execution.CallbackPath + "{callbackToken}", tag: "Executions",
-		summary: "Answer a waiting task at its callback address",
-		description: "**[ext]** What the function callbackUrl gives: an address that delivers the body as the payload of one wait-for-signal task, " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "answerCallback", Method: http.MethodPost, Path: execution.CallbackPath + "{callbackToken}", Tag: "Executions",
+		Summary: "Answer a waiting task at its callback address",
+		Description: "**[ext]** What the function callbackUrl gives: an address that delivers the body as the payload of one wait-for-signal task, " +
 			"without a bearer token. It cannot be guessed, works once, and no longer than its wait; then the answer is a 400. It takes 200 requests a minute.",
-		status:          http.StatusAccepted,
-		requestExample:  `{"approved":true,"by":"j.doe"}`,
-		responseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
-		errors:          []int{http.StatusNotFound},
+		Status:          http.StatusAccepted,
+		RequestExample:  `{"approved":true,"by":"j.doe"}`,
+		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.answerCallback)
 }
 
@@ -71,7 +72,7 @@ func (s *Server) signalExecution(ctx context.Context, in *signalInput) (*signalO
 		return nil, err
 	}
 	return s.deliver(ctx, execution.Signal{
-		TenantID: principal(ctx).TenantID, ExecutionID: id, TaskID: in.Body.TaskID, Payload: in.Body.Payload.Value,
+		TenantID: httpapi.Principal(ctx).TenantID, ExecutionID: id, TaskID: in.Body.TaskID, Payload: in.Body.Payload.Value,
 	})
 }
 
@@ -83,7 +84,7 @@ func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signal
 	if in.Body != nil {
 		signal.Payload = in.Body.Value
 	}
-	noteExecution(ctx, signal.ExecutionID)
+	httpapi.NoteExecution(ctx, signal.ExecutionID)
 	if err := s.config.Identity.AdmitAddress(ctx, uuid.NewSHA1(signal.ExecutionID, []byte(signal.TaskID))); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func ofCallback(err error) error {
 	for i := range f.Details {
 		field := &f.Details[i].Field
 		if within, isPayload := strings.CutPrefix(*field, execution.PayloadField); isPayload {
-			*field = cmp.Or(strings.TrimPrefix(within, "."), wholeBody)
+			*field = cmp.Or(strings.TrimPrefix(within, "."), httpapi.WholeBody)
 		}
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 // and by type at the task of a definition. They are made of the code that reads
 // configs, which is what validates them.
 func (s *Server) taskConfigs() {
-	registry := s.huma.OpenAPI().Components.Schemas
+	registry := s.http.Schemas()
 	definition, found := registry.Map()["WorkflowTask"]
 	if !found {
 		return

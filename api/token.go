@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -62,49 +63,49 @@ type keySetOutput struct {
 }
 
 func tokenRoutes(s *Server) {
-	register(s, operation{
-		id: "issueToken", method: http.MethodPost, path: "/identity/resources/auth/v1/api-token", tag: "Identity",
-		summary: "Get an access token",
-		description: "Exchanges a client's id and secret for an access token, which every other call carries as " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "issueToken", Method: http.MethodPost, Path: "/identity/resources/auth/v1/api-token", Tag: "Identity",
+		Summary: "Get an access token",
+		Description: "Exchanges a client's id and secret for an access token, which every other call carries as " +
 			"`Authorization: Bearer …`, and a refresh token. Wrong credentials and revoked clients are answered alike. " +
 			"A client may call this and `api-token/refresh` 60 times a minute; after 10 failures in a minute an address is refused for that client.",
-		requestExample: `{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",` +
+		RequestExample: `{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",` +
 			`"secret":"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"}`,
-		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
+		ResponseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
 			`"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ",` +
 			`"expiresIn":86400,"expiresAt":"Sun, 22 Nov 2026 02:09:25 GMT"}`,
-		errors: []int{http.StatusUnauthorized},
+		Errors: []int{http.StatusUnauthorized},
 	}, s.issueToken)
-	register(s, operation{
-		id: "refreshToken", method: http.MethodPost, path: "/identity/resources/auth/v1/api-token/refresh", tag: "Identity",
-		summary: "Refresh an access token",
-		description: "Exchanges a refresh token for a new access token and a new refresh token, which takes its place. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "refreshToken", Method: http.MethodPost, Path: "/identity/resources/auth/v1/api-token/refresh", Tag: "Identity",
+		Summary: "Refresh an access token",
+		Description: "Exchanges a refresh token for a new access token and a new refresh token, which takes its place. " +
 			"A refresh token that is presented again within 60 seconds gives the same successor, so that a lost answer can be asked for again; " +
 			"presented later it revokes every token of the login. A refresh token lives for 7 days, those of one login for 30 days in all. " +
 			"A client may call this and `api-token` 60 times a minute; after 10 failures in a minute an address is refused here.",
-		requestExample: `{"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ"}`,
-		responseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
+		RequestExample: `{"refreshToken":"tranche_refresh_b0JtT3l1Q2pYc1ZnR2hLd1BxUnZLd0xzTnpBaQ"}`,
+		ResponseExample: `{"accessToken":"eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",` +
 			`"refreshToken":"tranche_refresh_bnVsbGEgZGllcyBzaW5lIGxpbmVhIG51bGxh",` +
 			`"expiresIn":86400,"expiresAt":"Sun, 22 Nov 2026 02:09:25 GMT"}`,
-		errors: []int{http.StatusUnauthorized},
+		Errors: []int{http.StatusUnauthorized},
 	}, s.refreshToken)
-	register(s, operation{
-		id: "keySet", method: http.MethodGet, path: "/.well-known/jwks.json", tag: "Identity",
-		summary:     "Keys that verify access tokens",
-		description: "**[ext]** The public keys that access tokens are signed with, as a JSON Web Key Set (RFC 7517).",
-		responseExample: `{"keys":[{"kid":"4ufiqYXGyVF1LxSTH9JbBoLuN0tyqTl5-8ov_VW5aOw","kty":"EC","crv":"P-256",` +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "keySet", Method: http.MethodGet, Path: "/.well-known/jwks.json", Tag: "Identity",
+		Summary:     "Keys that verify access tokens",
+		Description: "**[ext]** The public keys that access tokens are signed with, as a JSON Web Key Set (RFC 7517).",
+		ResponseExample: `{"keys":[{"kid":"4ufiqYXGyVF1LxSTH9JbBoLuN0tyqTl5-8ov_VW5aOw","kty":"EC","crv":"P-256",` +
 			`"x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",` +
 			`"alg":"ES256","use":"sig"}]}`,
 	}, s.keySet)
 }
 
 func (s *Server) issueToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
-	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret, callerAddress(ctx))
+	token, err := s.config.Identity.IssueToken(ctx, in.Body.ClientID, in.Body.Secret, httpapi.CallerAddress(ctx))
 	return tokenAnswer(token, err)
 }
 
 func (s *Server) refreshToken(ctx context.Context, in *refreshInput) (*tokenOutput, error) {
-	token, err := s.config.Identity.RefreshToken(ctx, in.Body.RefreshToken, callerAddress(ctx))
+	token, err := s.config.Identity.RefreshToken(ctx, in.Body.RefreshToken, httpapi.CallerAddress(ctx))
 	return tokenAnswer(token, err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	batches "tranche/internal/batch"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -27,11 +28,11 @@ type (
 )
 
 func uploadRoutes(s *Server) {
-	register(s, operation{
-		id: "generateUploadSignedURL", method: http.MethodPost, tag: "Stores",
-		path:    "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
-		summary: "Get an address for an upload",
-		description: "Gives an address that takes one file of items for a batch: PUT the raw file to signedUrl with the Content-Type given here, " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "generateUploadSignedURL", Method: http.MethodPost, Tag: "Stores",
+		Path:    "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
+		Summary: "Get an address for an upload",
+		Description: "Gives an address that takes one file of items for a batch: PUT the raw file to signedUrl with the Content-Type given here, " +
 			"then name it in execute-batch by the fileName given here. An upload that broke off is resumed by sending it again. " +
 			"Tables of comma, semicolon, tab or pipe separated values are read, in UTF-8, UTF-16 or Windows-1252, and the first visible sheet of a spreadsheet; " +
 			"their first row names properties of the input, with dots for nesting (a backslash stands before a dot that is part of a name, before a backslash, before a _ or white space with which a name begins, and after a name that ends with white space or has a part without a name: `a\\.b`); numbers have a decimal point, as in 1234.56, and a first line such as sep=; is taken at its word. A .json file holds an array of objects, .jsonl and .ndjson an object a line.\n\n" +
@@ -39,9 +40,9 @@ func uploadRoutes(s *Server) {
 			"A cell is read as the type that the input schema gives its property, and as text where it gives none. " +
 			"Spreadsheets store fractions as binary floating-point numbers. They are read with 15 significant digits, as spreadsheet programs show them: 0.30000000000000004 is 0.3, but 12345678901234.56 is 12345678901234.6. " +
 			"Whole numbers are read as they are stored. Amounts with more digits belong in cells of text, or in another kind of file.",
-		scope: identity.ScopeBatchesRun, category: management, status: http.StatusCreated,
-		requestExample:  `{"fileName":"loans.csv"}`,
-		responseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=c2ln&size=1073741824&tenant=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10&type=text%2Fcsv","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","contentType":"text/csv","expiresAt":"2026-11-21T02:24:25.000Z"}`,
+		Scope: identity.ScopeBatchesRun, Category: identity.LimitManagement, Status: http.StatusCreated,
+		RequestExample:  `{"fileName":"loans.csv"}`,
+		ResponseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=c2ln&size=1073741824&tenant=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10&type=text%2Fcsv","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","contentType":"text/csv","expiresAt":"2026-11-21T02:24:25.000Z"}`,
 	}, s.generateUploadAddress)
 	attachmentRoutes(s)
 }
@@ -51,7 +52,7 @@ func (s *Server) generateUploadAddress(ctx context.Context, in *uploadAddressInp
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.config.Store.Announce(ctx, s.config.Pool, principal(ctx).TenantID, in.Body.FileName, contentType)
+	a, err := s.config.Store.Announce(ctx, s.config.Pool, httpapi.Principal(ctx).TenantID, in.Body.FileName, contentType)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,7 @@
 package api
 
+import "tranche/internal/httpapi"
+
 // WorkflowItem is a workflow in lists and in the answer to its creation.
 type WorkflowItem struct {
 	ID            string     `json:"id" doc:"Unique identifier of this version." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
@@ -79,8 +81,8 @@ type WorkflowChange struct {
 
 // WorkflowList is a page of workflows.
 type WorkflowList struct {
-	Data       []WorkflowItem `json:"data" doc:"The workflows, newest first."`
-	Pagination Pagination     `json:"pagination"`
+	Data       []WorkflowItem     `json:"data" doc:"The workflows, newest first."`
+	Pagination httpapi.Pagination `json:"pagination"`
 }
 
 // PublishedWorkflow answers a publish.
@@ -93,10 +95,10 @@ type PublishedWorkflow struct {
 
 // WorkflowValidation says what publishing would find.
 type WorkflowValidation struct {
-	Valid        bool            `json:"valid" doc:"Whether the definition could be published."`
-	Errors       []ProblemDetail `json:"errors" doc:"What forbids publishing, at most 50."`
-	ErrorSubCode string          `json:"errorSubCode,omitempty" doc:"The errorSubCode that publishing would answer." example:"CIRCULAR_DEPENDENCY"`
-	Warnings     []ProblemDetail `json:"warnings" doc:"What may be a mistake but does not forbid publishing."`
+	Valid        bool                    `json:"valid" doc:"Whether the definition could be published."`
+	Errors       []httpapi.ProblemDetail `json:"errors" doc:"What forbids publishing, at most 50."`
+	ErrorSubCode string                  `json:"errorSubCode,omitempty" doc:"The errorSubCode that publishing would answer." example:"CIRCULAR_DEPENDENCY"`
+	Warnings     []httpapi.ProblemDetail `json:"warnings" doc:"What may be a mistake but does not forbid publishing."`
 }
 
 // DraftedWorkflow answers a create-draft.
@@ -119,7 +121,7 @@ type ArchivedWorkflow struct {
 
 type (
 	workflowListInput struct {
-		PageInput
+		httpapi.PageInput
 		PerPage int    `query:"per-page" minimum:"1" maximum:"100" default:"20" doc:"How many workflows a page has."`
 		Status  string `query:"status" enum:"draft,active,archived" doc:"Only workflows of this status."`
 		Search  string `query:"search" maxLength:"200" doc:"Only workflows whose name or alias contains this, in whatever case."`

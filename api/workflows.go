@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/catalog"
+	"tranche/internal/httpapi"
 	"tranche/internal/identity"
 )
 
@@ -32,103 +33,103 @@ func workflowRoutes(s *Server) {
 }
 
 func workflowReadRoutes(s *Server) {
-	register(s, operation{
-		id: "listWorkflows", method: http.MethodGet, path: "/v2/workflows", tag: "Workflows",
-		summary:     "List workflows",
-		description: "The workflows of the tenant, every version a record of its own, newest first.",
-		scope:       identity.ScopeWorkflowsRead, category: management,
-		responseExample: `{"data":[` + workflowItemExample + `],"pagination":{"page":1,"perPage":20,"total":1,"totalPages":1}}`,
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "listWorkflows", Method: http.MethodGet, Path: "/v2/workflows", Tag: "Workflows",
+		Summary:     "List workflows",
+		Description: "The workflows of the tenant, every version a record of its own, newest first.",
+		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
+		ResponseExample: `{"data":[` + workflowItemExample + `],"pagination":{"page":1,"perPage":20,"total":1,"totalPages":1}}`,
 	}, s.listWorkflows)
-	register(s, operation{
-		id: "getWorkflow", method: http.MethodGet, path: "/v2/workflows/{id}", tag: "Workflows",
-		summary:     "Get a workflow",
-		description: "A workflow with its definition.",
-		scope:       identity.ScopeWorkflowsRead, category: management,
-		responseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
-		errors:          []int{http.StatusNotFound},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "getWorkflow", Method: http.MethodGet, Path: "/v2/workflows/{id}", Tag: "Workflows",
+		Summary:     "Get a workflow",
+		Description: "A workflow with its definition.",
+		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
+		ResponseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.getWorkflow)
 }
 
 func workflowWriteRoutes(s *Server) {
-	register(s, operation{
-		id: "createWorkflow", method: http.MethodPost, path: "/v2/workflows", tag: "Workflows",
-		summary: "Create a workflow",
-		description: "Makes version v1 of a new alias as a draft. The draft may be incomplete: structure and types of the " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "createWorkflow", Method: http.MethodPost, Path: "/v2/workflows", Tag: "Workflows",
+		Summary: "Create a workflow",
+		Description: "Makes version v1 of a new alias as a draft. The draft may be incomplete: structure and types of the " +
 			"definition are checked now, the graph as a whole when it is published. An alias that exists is a conflict; its next version is made by create-draft.",
-		scope: identity.ScopeWorkflowsWrite, category: management, status: http.StatusCreated,
-		requestExample: `{"name":"Pre-qualification","alias":"pre-qualification",` +
+		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement, Status: http.StatusCreated,
+		RequestExample: `{"name":"Pre-qualification","alias":"pre-qualification",` +
 			`"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
-		responseExample: workflowItemExample,
-		inspect:         s.config.Catalog.Inspect,
-		errors:          []int{http.StatusConflict},
+		ResponseExample: workflowItemExample,
+		Inspect:         s.config.Catalog.Inspect,
+		Errors:          []int{http.StatusConflict},
 	}, s.createWorkflow)
-	register(s, operation{
-		id: "updateWorkflow", method: http.MethodPut, path: "/v2/workflows/{id}", tag: "Workflows",
-		summary: "Change a draft",
-		description: "Changes the members that the body has and leaves the others as they are; the read-only members of the detail are ignored, " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "updateWorkflow", Method: http.MethodPut, Path: "/v2/workflows/{id}", Tag: "Workflows",
+		Summary: "Change a draft",
+		Description: "Changes the members that the body has and leaves the others as they are; the read-only members of the detail are ignored, " +
 			"so what GET answered can be changed and sent back. Only a draft can be changed.",
-		scope: identity.ScopeWorkflowsWrite, category: management,
-		requestExample:  `{"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
-		responseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
-		inspect:         s.config.Catalog.Inspect,
-		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
+		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement,
+		RequestExample:  `{"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
+		ResponseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
+		Inspect:         s.config.Catalog.Inspect,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
 	}, s.updateWorkflow)
-	register(s, operation{
-		id: "deleteWorkflow", method: http.MethodDelete, path: "/v2/workflows/{id}", tag: "Workflows",
-		summary: "Delete a workflow",
-		description: "Removes a draft for good, or an archived workflow that no execution refers to. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "deleteWorkflow", Method: http.MethodDelete, Path: "/v2/workflows/{id}", Tag: "Workflows",
+		Summary: "Delete a workflow",
+		Description: "Removes a draft for good, or an archived workflow that no execution refers to. " +
 			"An active workflow must be archived first.",
-		scope: identity.ScopeWorkflowsWrite, category: management,
-		errors: []int{http.StatusNotFound, http.StatusConflict},
+		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.deleteWorkflow)
 }
 
 func workflowStatusRoutes(s *Server) {
-	register(s, operation{
-		id: "publishWorkflow", method: http.MethodPost, path: "/v2/workflows/{id}/publish", tag: "Workflows",
-		summary: "Publish a draft",
-		description: "Checks the whole graph and makes the draft active, so that it can be executed. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "publishWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/publish", Tag: "Workflows",
+		Summary: "Publish a draft",
+		Description: "Checks the whole graph and makes the draft active, so that it can be executed. " +
 			"Every fault of the graph is reported at once; a cycle has errorSubCode CIRCULAR_DEPENDENCY.",
-		scope: identity.ScopeWorkflowsPublish, category: management,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"active","version":"v1","publishedAt":"2026-11-21T02:09:25.123Z"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+		Scope: identity.ScopeWorkflowsPublish, Category: identity.LimitManagement,
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"active","version":"v1","publishedAt":"2026-11-21T02:09:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.publishWorkflow)
-	register(s, operation{
-		id: "validateWorkflow", method: http.MethodPost, path: "/v2/workflows/{id}/validate", tag: "Workflows",
-		summary: "Check a workflow",
-		description: "**[ext]** Says what publishing would find in the definition, and what may be a mistake although it can be published. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "validateWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/validate", Tag: "Workflows",
+		Summary: "Check a workflow",
+		Description: "**[ext]** Says what publishing would find in the definition, and what may be a mistake although it can be published. " +
 			"Changes nothing; the workflow may have any status.",
-		scope: identity.ScopeWorkflowsRead, category: management,
-		responseExample: `{"valid":false,"errors":[{"field":"edges[1].target","message":"there is no such task"}],"warnings":[]}`,
-		errors:          []int{http.StatusNotFound},
+		Scope: identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
+		ResponseExample: `{"valid":false,"errors":[{"field":"edges[1].target","message":"there is no such task"}],"warnings":[]}`,
+		Errors:          []int{http.StatusNotFound},
 	}, s.validateWorkflow)
-	register(s, operation{
-		id: "createWorkflowDraft", method: http.MethodPost, path: "/v2/workflows/{id}/create-draft", tag: "Workflows",
-		summary: "Draft the next version",
-		description: "Makes the next version of an active workflow as a draft with the same content; the active one stays as it is. " +
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "createWorkflowDraft", Method: http.MethodPost, Path: "/v2/workflows/{id}/create-draft", Tag: "Workflows",
+		Summary: "Draft the next version",
+		Description: "Makes the next version of an active workflow as a draft with the same content; the active one stays as it is. " +
 			"An alias has at most one draft.",
-		scope: identity.ScopeWorkflowsWrite, category: management, status: http.StatusCreated,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","name":"Pre-qualification","alias":"pre-qualification",` +
+		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement, Status: http.StatusCreated,
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","name":"Pre-qualification","alias":"pre-qualification",` +
 			`"version":"v2","status":"draft","parentVersion":"v1","createdAt":"2026-11-21T02:09:25.123Z"}`,
-		errors: []int{http.StatusNotFound, http.StatusConflict},
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.createWorkflowDraft)
-	register(s, operation{
-		id: "archiveWorkflow", method: http.MethodPost, path: "/v2/workflows/{id}/archive", tag: "Workflows",
-		summary:     "Archive a workflow",
-		description: "Retires an active workflow: it cannot be executed any more, while executions that run go on.",
-		scope:       identity.ScopeWorkflowsPublish, category: management,
-		responseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"archived","archivedAt":"2026-11-21T02:09:25.123Z"}`,
-		errors:          []int{http.StatusNotFound, http.StatusConflict},
+	httpapi.Register(s.http, httpapi.Operation{
+		ID: "archiveWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/archive", Tag: "Workflows",
+		Summary:     "Archive a workflow",
+		Description: "Retires an active workflow: it cannot be executed any more, while executions that run go on.",
+		Scope:       identity.ScopeWorkflowsPublish, Category: identity.LimitManagement,
+		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"archived","archivedAt":"2026-11-21T02:09:25.123Z"}`,
+		Errors:          []int{http.StatusNotFound, http.StatusConflict},
 	}, s.archiveWorkflow)
 }
 
 func (s *Server) listWorkflows(ctx context.Context, in *workflowListInput) (*workflowListOutput, error) {
 	filter := catalog.Filter{Status: catalog.Status(in.Status), Search: in.Search}
-	found, total, err := s.config.Catalog.List(ctx, principal(ctx).TenantID, filter, in.window(in.PerPage))
+	found, total, err := s.config.Catalog.List(ctx, httpapi.Principal(ctx).TenantID, filter, in.Window(in.PerPage))
 	if err != nil {
 		return nil, err
 	}
-	found, page := paginate(&in.PageInput, in.PerPage, found, total, func(w *catalog.Workflow) uuid.UUID { return w.ID })
+	found, page := httpapi.Paginate(&in.PageInput, in.PerPage, found, total, func(w *catalog.Workflow) uuid.UUID { return w.ID })
 	out := &workflowListOutput{Body: WorkflowList{Data: make([]WorkflowItem, len(found)), Pagination: page}}
 	for i, w := range found {
 		out.Body.Data[i] = workflowItem(w)
@@ -137,11 +138,11 @@ func (s *Server) listWorkflows(ctx context.Context, in *workflowListInput) (*wor
 }
 
 func (s *Server) getWorkflow(ctx context.Context, in *workflowInput) (*workflowDetailOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.config.Catalog.Get(ctx, principal(ctx).TenantID, id)
+	w, err := s.config.Catalog.Get(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (s *Server) createWorkflow(ctx context.Context, in *workflowCreateInput) (*
 	content := definitionContent(catalog.Content{
 		Name: in.Body.Name, Description: in.Body.Description, Type: in.Body.Type,
 	}, &in.Body.WorkflowDefinition)
-	w, err := s.config.Catalog.Create(ctx, principal(ctx).TenantID, in.Body.Alias, content)
+	w, err := s.config.Catalog.Create(ctx, httpapi.Principal(ctx).TenantID, in.Body.Alias, content)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +161,12 @@ func (s *Server) createWorkflow(ctx context.Context, in *workflowCreateInput) (*
 }
 
 func (s *Server) updateWorkflow(ctx context.Context, in *workflowUpdateInput) (*workflowDetailOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
 	accept := func(revision int) bool { return matchesETag(in.IfMatch, etag(revision)) }
-	w, err := s.config.Catalog.Update(ctx, principal(ctx).TenantID, id, accept, func(content catalog.Content) catalog.Content {
+	w, err := s.config.Catalog.Update(ctx, httpapi.Principal(ctx).TenantID, id, accept, func(content catalog.Content) catalog.Content {
 		assign(&content.Name, in.Body.Name)
 		assign(&content.Description, in.Body.Description)
 		assign(&content.Type, in.Body.Type)
@@ -178,19 +179,19 @@ func (s *Server) updateWorkflow(ctx context.Context, in *workflowUpdateInput) (*
 }
 
 func (s *Server) deleteWorkflow(ctx context.Context, in *workflowInput) (*struct{}, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.config.Catalog.Delete(ctx, principal(ctx).TenantID, id)
+	return nil, s.config.Catalog.Delete(ctx, httpapi.Principal(ctx).TenantID, id)
 }
 
 func (s *Server) publishWorkflow(ctx context.Context, in *workflowInput) (*workflowPublishOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.config.Catalog.Publish(ctx, principal(ctx).TenantID, id)
+	w, err := s.config.Catalog.Publish(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -200,29 +201,29 @@ func (s *Server) publishWorkflow(ctx context.Context, in *workflowInput) (*workf
 }
 
 func (s *Server) validateWorkflow(ctx context.Context, in *workflowInput) (*workflowValidateOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.config.Catalog.Validate(ctx, principal(ctx).TenantID, id)
+	found, err := s.config.Catalog.Validate(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
 	out := &workflowValidateOutput{Body: WorkflowValidation{
-		Valid: found.Err == nil, Errors: []ProblemDetail{}, Warnings: problemDetails(found.Warnings),
+		Valid: found.Err == nil, Errors: []httpapi.ProblemDetail{}, Warnings: httpapi.ProblemDetails(found.Warnings),
 	}}
 	if found.Err != nil {
-		out.Body.Errors, out.Body.ErrorSubCode = problemDetails(found.Err.Details), string(found.Err.SubCode)
+		out.Body.Errors, out.Body.ErrorSubCode = httpapi.ProblemDetails(found.Err.Details), string(found.Err.SubCode)
 	}
 	return out, nil
 }
 
 func (s *Server) createWorkflowDraft(ctx context.Context, in *workflowInput) (*workflowDraftOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.config.Catalog.CreateDraft(ctx, principal(ctx).TenantID, id)
+	w, err := s.config.Catalog.CreateDraft(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -233,11 +234,11 @@ func (s *Server) createWorkflowDraft(ctx context.Context, in *workflowInput) (*w
 }
 
 func (s *Server) archiveWorkflow(ctx context.Context, in *workflowInput) (*workflowArchiveOutput, error) {
-	id, err := parseID(in.ID, "workflow")
+	id, err := httpapi.ParseID(in.ID, "workflow")
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.config.Catalog.Archive(ctx, principal(ctx).TenantID, id)
+	w, err := s.config.Catalog.Archive(ctx, httpapi.Principal(ctx).TenantID, id)
 	if err != nil {
 		return nil, err
 	}

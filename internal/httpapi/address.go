@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"context"
@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// callerAddress returns the IP address that a request came from, empty where
-// there is none to tell.
-func callerAddress(ctx context.Context) string { return requestOf(ctx).address }
+// CallerAddress returns the IP address of the caller. It is empty if it is unknown.
+func CallerAddress(ctx context.Context) string { return requestOf(ctx).address }
 
-// addressOf is the address of the connection's other end, or, where that is a
-// trusted proxy, the last one in X-Forwarded-For that is not: whatever stands
-// before it may be made up.
+// addressOf returns the address of the connection's peer. If the peer is a trusted
+// proxy, it returns the last address in X-Forwarded-For that is not a trusted proxy;
+// the caller may have made up the addresses before it.
 func (s *Server) addressOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -31,8 +30,8 @@ func (s *Server) addressOf(r *http.Request) string {
 	return address.String()
 }
 
-// parseHop reads an entry of X-Forwarded-For, to which some proxies add the port and
-// others only the brackets of an address by IPv6.
+// parseHop parses an entry of X-Forwarded-For. Some proxies add the port, others
+// only the brackets of an IPv6 address.
 func parseHop(text string) (netip.Addr, error) {
 	for _, form := range []string{text, text + ":0"} {
 		if hop, err := netip.ParseAddrPort(form); err == nil {

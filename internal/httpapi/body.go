@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"bytes"
@@ -19,41 +19,43 @@ import (
 	"tranche/internal/fault"
 )
 
-const jsonType = "application/json"
+// ContentTypeJSON is the type of bodies and answers.
+const ContentTypeJSON = "application/json"
 
 // bodyTimeMaxDefault is how long a body may take to arrive before 408.
 const bodyTimeMaxDefault = 30 * time.Second
 
-// What is taken in of a body after it was found too large.
+// Limits of what is read of a rejected body.
 const (
 	drainBytesMax = 32 << 20
 	drainTimeMax  = 5 * time.Second
 )
 
-// wholeBody names the body as a whole in details.
-const wholeBody = "body"
+// WholeBody is the field of a detail about the body as a whole.
+const WholeBody = "body"
 
 type bodyKey struct{}
 
-// body returns the request's body as an exactjson value; nil without a body.
-func body(ctx context.Context) any { return ctx.Value(bodyKey{}) }
+// RequestBody returns the body of the request as an exactjson value. It is nil if
+// there is none.
+func RequestBody(ctx context.Context) any { return ctx.Value(bodyKey{}) }
 
-// readBody reads the body within the operation's limits, checks that it is
-// strict JSON that matches the declared schema, and passes it on.
+// readBody reads the body within the limits of the operation and checks that it is
+// strict JSON that matches the declared schema.
 func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	if method := ctx.Method(); method == http.MethodGet || method == http.MethodHead || method == http.MethodDelete {
-		next(ctx) // a body has no meaning there (RFC 9110, 9.3) and is not looked at
+		next(ctx) // a body has no meaning there and is ignored (RFC 9110, 9.3)
 		return
 	}
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
-	limit := cmp.Or(declared(op).bodyMax, bodyMaxDefault)
-	leave, err := s.acquireForBody(ctx.Context(), w, r, limit)
+	limit := cmp.Or(declared(op).BodyMax, BodyMaxDefault)
+	release, err := s.acquireBody(ctx.Context(), w, r, limit)
 	if err != nil {
-		s.refuse(ctx, s.problem(ctx.Context(), err))
+		s.reject(ctx, err)
 		return
 	}
-	defer leave()
+	defer release()
 	text, err := s.receive(w, r, limit)
 	if err == nil {
 		err = checkContentType(r, text)
@@ -63,7 +65,7 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 		value, err = s.decodeBody(op, text)
 	}
 	if err != nil {
-		s.refuse(ctx, s.problem(ctx.Context(), err))
+		s.reject(ctx, err)
 		return
 	}
 	next(&bodyContext{
@@ -73,32 +75,14 @@ func (s *Server) readBody(ctx huma.Context, next func(huma.Context)) {
 	})
 }
 
-// acquireForBody waits until the memory limit of the tenant admits a large body, before
-// the body is read.
-func (s *Server) acquireForBody(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (release func(), err error) {
-	bytes := r.ContentLength
-	if bytes < 0 || bytes > limit {
-		bytes = limit // or less: it does not say, or is refused
-	}
-	if bytes <= smallBytesMax {
-		return func() {}, nil
-	}
-	release, err = s.acquire(ctx, s.bodies, bytes, "requests with large bodies")
-	if err != nil && ctx.Err() == nil {
-		dismiss(w, r)
-	}
-	return release, err
-}
-
 // receive reads a body of at most limit bytes within bodyTimeMax.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	tooLarge := fault.New(fault.TooLarge, "the body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
-		dismiss(w, r)
+		drainUnlessExpecting(w, r)
 		return nil, tooLarge
 	}
-	// Not every ResponseWriter has deadlines (those of tests have none); the
-	// limit in bytes holds regardless.
+	// A ResponseWriter of a test has no deadlines. The limit in bytes holds anyway.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.bodyTimeMax))
 	var text bytes.Buffer
@@ -112,34 +96,33 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) ([
 		drain(w, r)
 		return nil, tooLarge
 	case errors.As(err, &timeout) && timeout.Timeout():
-		w.Header().Set("Connection", "close") // or the server would wait for the rest
+		w.Header().Set("Connection", "close") // otherwise the server waits for the rest
 		return nil, fault.Wrap(err, fault.Timeout, "the body took longer than %d s to arrive", int(s.bodyTimeMax.Seconds()))
 	case err != nil:
-		return nil, fault.Wrap(err, fault.Invalid, "the body could not be read to its end")
+		return nil, fault.Wrap(err, fault.Invalid, "the body ended before its announced length")
 	}
-	// The handler may take longer than the body; register has Huma do the same.
-	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetReadDeadline(time.Time{}) // the handler may take longer
 	return text.Bytes(), nil
 }
 
-// dismiss takes in a body that is refused unseen, unless its caller waits to be told
-// before sending it.
-func dismiss(w http.ResponseWriter, r *http.Request) {
+// drainUnlessExpecting drains a body that is rejected before it was read. A client
+// that sent Expect has not begun to send it.
+func drainUnlessExpecting(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") == "" {
 		drain(w, r)
 	}
 }
 
-// drain takes in what is left of a body that is refused, within limits: a
-// caller who sends it all before reading would find the connection cut, and not
-// the answer that says why.
+// drain reads and discards the rest of a rejected body within limits. Without it, a
+// client that sends the whole body before it reads would see a closed connection
+// instead of the error.
 func drain(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeMax))
 	_, _ = io.CopyN(io.Discard, r.Body, drainBytesMax)
 }
 
-// checkContentType wants JSON in UTF-8. A missing type counts as JSON, and
-// where there is no body its type does not matter (decisions 1.4).
+// checkContentType accepts JSON in UTF-8. A missing type counts as JSON, and the
+// type of an empty body is ignored (decisions 1.4).
 func checkContentType(r *http.Request, text []byte) error {
 	header := r.Header.Get("Content-Type")
 	if len(text) == 0 || header == "" {
@@ -147,8 +130,8 @@ func checkContentType(r *http.Request, text []byte) error {
 	}
 	kind, parameters, err := mime.ParseMediaType(header)
 	charset, given := parameters["charset"]
-	if err != nil || kind != jsonType || given && !strings.EqualFold(charset, "utf-8") {
-		return fault.New(fault.UnsupportedMedia, "the body must be %s in UTF-8", jsonType)
+	if err != nil || kind != ContentTypeJSON || given && !strings.EqualFold(charset, "utf-8") {
+		return fault.New(fault.UnsupportedMedia, "the Content-Type must be %s in UTF-8", ContentTypeJSON)
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return fault.New(fault.UnsupportedMedia, "the body must not have a Content-Encoding")
@@ -156,31 +139,29 @@ func checkContentType(r *http.Request, text []byte) error {
 	return nil
 }
 
-// decodeBody returns the value of a body, or all that is wrong with it.
+// decodeBody returns the value of a body, or all its errors.
 func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			return nil, fault.InvalidRequest(fault.Detail{Field: wholeBody, Message: "is required", SubCode: fault.MissingRequiredField})
+			return nil, fault.InvalidRequest(fault.Detail{Field: WholeBody, Message: "is required", SubCode: fault.MissingRequiredField})
 		}
 		return nil, nil
 	}
 	value, err := exactjson.Decode(text)
 	if err != nil {
-		detail := fault.Detail{Field: wholeBody, Message: "must be JSON"}
+		detail := fault.Detail{Field: WholeBody, Message: "must be JSON"}
 		if malformed, ok := errors.AsType[*exactjson.Error](err); ok {
 			detail.Message = malformed.Message
-			if malformed.Path != "" {
-				detail.Field = malformed.Path
-			}
+			detail.Field = cmp.Or(malformed.Path, WholeBody)
 		}
-		return nil, fault.New(fault.Invalid, "the body is not acceptable JSON").WithDetails(detail)
+		return nil, fault.New(fault.Invalid, "the body is not valid JSON").WithDetails(detail)
 	}
 	schema := emptyObject()
 	if op.RequestBody != nil {
-		schema = op.RequestBody.Content[jsonType].Schema
+		schema = op.RequestBody.Content[ContentTypeJSON].Schema
 	}
 	details := s.validate(schema, value)
-	inspect := declared(op).inspect
+	inspect := declared(op).Inspect
 	if members, isObject := value.(map[string]any); isObject && inspect != nil {
 		details = merge(details, inspect(members))
 	}
@@ -190,28 +171,28 @@ func (s *Server) decodeBody(op *huma.Operation, text []byte) (any, error) {
 	return value, nil
 }
 
-// merge adds the details whose fields have not been named yet.
+// merge adds the details whose fields are not reported yet.
 func merge(details, more []fault.Detail) []fault.Detail {
-	named := map[string]bool{}
+	reported := map[string]bool{}
 	for _, d := range details {
-		named[d.Field] = true
+		reported[d.Field] = true
 	}
 	for _, d := range more {
-		if !named[d.Field] {
+		if !reported[d.Field] {
 			details = append(details, d)
 		}
 	}
 	return details
 }
 
-// emptyObject is the schema of the body of operations that take none: an
-// empty object is let pass.
+// emptyObject is the schema of the body of operations without one. They accept an
+// empty object.
 func emptyObject() *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false}
 }
 
-// humaContext is embedded under another name than Context, which is one of
-// its methods.
+// humaContext renames huma.Context, because an embedded Context would hide its
+// method of that name.
 type humaContext huma.Context
 
 // bodyContext gives Huma the body that has been read.
@@ -225,10 +206,10 @@ func (c *bodyContext) Context() context.Context { return c.ctx }
 func (c *bodyContext) BodyReader() io.Reader    { return c.reader }
 func (c *bodyContext) Unwrap() huma.Context     { return c.humaContext }
 
-// Header says that the body is JSON, which it has been checked to be.
+// Header reports JSON as the Content-Type, which has been checked.
 func (c *bodyContext) Header(name string) string {
 	if strings.EqualFold(name, "Content-Type") {
-		return jsonType
+		return ContentTypeJSON
 	}
 	return c.humaContext.Header(name)
 }

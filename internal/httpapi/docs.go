@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"embed"
@@ -7,54 +7,55 @@ import (
 	"github.com/swaggest/swgui/v5emb"
 )
 
-// docsPolicy lets the page of the documentation load what this service serves, and
-// ask nobody else: no script in the page, of a description for instance, runs. The
-// pictures of Swagger UI's stylesheet are within it.
+// docsPolicy lets the documentation page load files of this service only. Inline
+// scripts do not run, for instance one in a description. Swagger UI's stylesheet has
+// its images as data URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// docsFiles are the page, and what it has beside Swagger UI. The library's own page has
-// its script and its style within, which the policy forbids.
+// docsFiles are the page and its own script and style. The page of the Swagger UI
+// library has them inline, which docsPolicy forbids.
 //
 //go:embed docs
 var docsFiles embed.FS
 
-// docsRoutes serves the page that shows the document.
-func (s *Server) docsRoutes() {
-	own, library := http.FileServerFS(docsFiles), v5emb.New("", documentPath, docsPath+"/")
-	s.router.Get(docsPath, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, docsPath+"/", http.StatusMovedPermanently)
-	})
-	s.router.Get(docsPath+"/*", func(w http.ResponseWriter, r *http.Request) {
+// serveDocs serves the page that shows the document at /docs and /docs/, and its files
+// below /docs/.
+func (s *Server) serveDocs() {
+	library := v5emb.New("", documentPath, docsPath+"/")
+	serve := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", docsPolicy)
 		asset := &assetWriter{ResponseWriter: w}
 		switch r.URL.Path {
-		case docsPath + "/", docsPath + "/page.css", docsPath + "/page.js":
-			own.ServeHTTP(asset, r)
+		case docsPath, docsPath + "/":
+			http.ServeFileFS(asset, r, docsFiles, "docs/index.html")
+		case docsPath + "/page.css", docsPath + "/page.js":
+			http.ServeFileFS(asset, r, docsFiles, r.URL.Path[1:])
 		default:
 			library.ServeHTTP(asset, r)
 		}
 		if asset.missing {
 			s.notFound(w, r)
 		}
-	})
+	}
+	s.router.Get(docsPath, serve)
+	s.router.Get(docsPath+"/*", serve)
 }
 
-// assetWriter holds back the page's own answer for an asset that it does not
-// have, which has not the form of the contract.
+// assetWriter suppresses the 404 of a file server, which is not a problem.
 type assetWriter struct {
 	http.ResponseWriter
 	missing bool
 }
 
-// WriteHeader sends every status but 404.
+// WriteHeader sends every status except 404.
 func (w *assetWriter) WriteHeader(status int) {
 	if w.missing = status == http.StatusNotFound; !w.missing {
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// Write sends what belongs to a status that was sent.
+// Write sends the body of a status that was sent.
 func (w *assetWriter) Write(data []byte) (int, error) {
 	if w.missing {
 		return len(data), nil

@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"crypto/sha256"
@@ -22,46 +22,31 @@ const (
 	docsPath     = "/docs"
 )
 
-const documentDescription = `Tenants define workflows (graphs of tasks) and run them for one borrower or for a million.
+// About describes the service in the OpenAPI document.
+type About struct {
+	Title, Version string
+	Description    string // CommonMark
+	Tags           []*huma.Tag
+}
 
-Conventions:
-
-- Bodies are JSON (UTF-8); members and query parameters that an operation does not have are refused, and so are duplicate names. An optional member that is null counts as absent.
-- Times are RFC 3339 in UTC with milliseconds. Numbers that are passed on keep their exact decimal text. Where a body asks for an integer, 60.0 is one.
-- Every answer carries ` + "`X-Request-Id`" + `: yours, if you send one of 1 to 128 characters from ` + "`A-Za-z0-9._-`" + `, else a new one.
-- Every error has the body of the schema Problem, whatever answers it. Only what is not a request by HTTP (no Host, a malformed or too large header, an unknown Expect) is answered 400, 417, 431, 501 or 505 without one, and the connection is closed.
-- Under the same version in the path, answers may gain members and their enumerations values, and requests may gain optional members and parameters; nothing is removed and nothing means something else.
-- Lists page by ` + "`page`" + ` and ` + "`per-page`" + `; ` + "`cursor`" + ` instead of ` + "`page`" + ` walks long lists steadily.
-- **[ext]** marks what goes beyond the original interface; it is optional for the caller.`
-
-// humaConfig is what Huma is told about the service as a whole. Its own
-// document and documents page are off: they are served by documentRoutes.
-func humaConfig() huma.Config {
-	config := huma.DefaultConfig("Tranche", "1")
+// humaConfig returns Huma's configuration. Huma's own document and documentation page
+// are off; ServeDocument serves them.
+func humaConfig(about About) huma.Config {
+	config := huma.DefaultConfig(about.Title, about.Version)
 	config.CreateHooks = nil // no $schema members
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
-	config.Formats = map[string]huma.Format{jsonType: huma.DefaultJSONFormat}
-	config.Info.Description = documentDescription
+	config.Formats = map[string]huma.Format{ContentTypeJSON: huma.DefaultJSONFormat}
+	config.Info.Description = about.Description
 	config.Servers = []*huma.Server{{URL: "/", Description: "This service"}}
-	config.Tags = []*huma.Tag{
-		{Name: "Identity", Description: "Tokens and the keys that sign them."},
-		{Name: "Workflows", Description: "Definitions: drafted, published, archived."},
-		{Name: "Executions", Description: "Running a workflow for one subject."},
-		{Name: "Batches", Description: "Running a workflow for many subjects."},
-		{Name: "Schedules", Description: "Running a workflow at recurring times."},
-		{Name: "Authorizations", Description: "Consents signed by one-time password, their evidence, and the templates of messages."},
-		{Name: "Secrets", Description: "Values that tasks send and nobody reads back."},
-		{Name: "Stores", Description: "Uploads and packages of files."},
-		{Name: "Service", Description: "The state of the service itself."},
-	}
+	config.Tags = about.Tags
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: scopesDescription()},
 	}
 	config.Components.Headers = map[string]*huma.Header{
-		"RequestId":           {Description: "Identifies the request; repeated in errors.", Schema: &huma.Schema{Type: huma.TypeString}},
-		"RetryAfter":          {Description: "Whole seconds after which to try again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
-		"IdempotencyReplayed": {Description: "true where the answer is that of an earlier request under the same Idempotency-Key.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}}},
-		"Allow":               {Description: "The methods that the path has.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"RequestId":           {Description: "The id of the request. Errors repeat it.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"RetryAfter":          {Description: "The number of seconds to wait before you retry.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		"IdempotencyReplayed": {Description: "`true` if this is the response to an earlier request with the same `Idempotency-Key`.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{Replayed}}},
+		"Allow":               {Description: "The methods that the path supports.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
 	maps.Copy(config.Components.Headers, limitHeaders())
 	config.Components.Responses = problemResponses()
@@ -70,48 +55,48 @@ func humaConfig() huma.Config {
 
 func scopesDescription() string {
 	var text strings.Builder
-	text.WriteString("An access token of POST /identity/resources/auth/v1/api-token: a JWT by RFC 9068, handled by RFC8725. Its scopes are those of the client:\n")
+	text.WriteString("An access token from `POST /identity/resources/auth/v1/api-token`. It is a JWT as in RFC 9068 and RFC 8725. Its scopes are those of the client:\n")
 	for _, scope := range identity.Scopes() {
 		text.WriteString("\n- `" + string(scope) + "`")
 	}
 	return text.String()
 }
 
-// problemSample is what the document says about one status of failure.
+// problemSample documents one status of failure with an example.
 type problemSample struct {
-	status               int
-	name, description    string
-	code, message        string
-	detail, why, subCode string // of the example; may be empty
+	status                     int
+	name, description          string
+	code, message, subCode     string
+	detailField, detailMessage string
 }
 
 func problemSamples() []problemSample {
 	return []problemSample{
-		{http.StatusBadRequest, "BadRequest", "The body or a parameter is malformed; details name every fault.", "VALIDATION_ERROR", "the request is invalid", "name", "is required", "MISSING_REQUIRED_FIELD"},
-		{http.StatusUnauthorized, "Unauthorized", "The bearer token is missing or invalid.", "UNAUTHORIZED", "a bearer token is required", "", "", ""},
-		{http.StatusForbidden, "Forbidden", "The token lacks a scope, which the message names.", "FORBIDDEN", "the token lacks the scope workflows:write", "", "", ""},
-		{http.StatusNotFound, "NotFound", "There is no such thing, or it is another tenant's.", "NOT_FOUND", "there is no such workflow", "", "", ""},
+		{http.StatusBadRequest, "BadRequest", "The body or a parameter is invalid. `details` lists every error.", "VALIDATION_ERROR", "the request is invalid", "MISSING_REQUIRED_FIELD", "name", "is required"},
+		{http.StatusUnauthorized, "Unauthorized", "The bearer token is missing or invalid.", "UNAUTHORIZED", "the request has no bearer token", "", "", ""},
+		{http.StatusForbidden, "Forbidden", "The token does not have the required scope. The message names the scope.", "FORBIDDEN", "the token does not have the scope workflows:write", "", "", ""},
+		{http.StatusNotFound, "NotFound", "The resource does not exist, or it belongs to another tenant.", "NOT_FOUND", "there is no such workflow", "", "", ""},
 		{http.StatusRequestTimeout, "RequestTimeout", "The body took too long to arrive.", "REQUEST_TIMEOUT", "the body took longer than 30 s to arrive", "", "", ""},
-		{http.StatusConflict, "Conflict", "The state of the resource forbids it.", "CONFLICT", "only a draft can be published; this workflow is active", "", "", "INVALID_WORKFLOW_STATUS"},
-		{http.StatusPreconditionFailed, "PreconditionFailed", "If-Match names an older version of the resource.", "PRECONDITION_FAILED", "the workflow has changed since the version that If-Match names", "", "", ""},
-		{http.StatusRequestEntityTooLarge, "PayloadTooLarge", "The body is larger than the operation allows.", "PAYLOAD_TOO_LARGE", "the body is larger than 1048576 bytes", "", "", ""},
-		{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The body is not of a type that the operation takes.", "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json in UTF-8", "", "", ""},
-		{http.StatusRequestedRangeNotSatisfiable, "RangeNotSatisfiable", "The file does not have the part that Range names.", "RANGE_NOT_SATISFIABLE", "the file does not have the part that Range names", "", "", ""},
-		{http.StatusUnprocessableEntity, "UnprocessableEntity", "The request is well-formed but cannot be processed.", "UNPROCESSABLE_ENTITY", "the input does not match the workflow's schema", "amount", "must be number, but is string", "INPUT_SCHEMA_MISMATCH"},
-		{http.StatusTooManyRequests, "TooManyRequests", "The rate limit of the tenant is used up; a request after Retry-After finds room.", "RATE_LIMITED", "more than 50 requests of this kind in 60 s", "", "", ""},
-		{http.StatusInternalServerError, "InternalServerError", "An unexpected error; the log has its cause under the request id.", "INTERNAL_ERROR", "an unexpected error occurred", "", "", ""},
+		{http.StatusConflict, "Conflict", "The state of the resource does not allow the request.", "CONFLICT", "only a draft can be published; this workflow is active", "INVALID_WORKFLOW_STATUS", "", ""},
+		{http.StatusPreconditionFailed, "PreconditionFailed", "`If-Match` names an older version of the resource.", "PRECONDITION_FAILED", "the workflow has changed since the version that If-Match names", "", "", ""},
+		{http.StatusRequestEntityTooLarge, "PayloadTooLarge", "The body is larger than the operation accepts.", "PAYLOAD_TOO_LARGE", "the body is larger than 1048576 bytes", "", "", ""},
+		{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The operation does not accept the type of the body.", "UNSUPPORTED_MEDIA_TYPE", "the Content-Type must be application/json in UTF-8", "", "", ""},
+		{http.StatusRequestedRangeNotSatisfiable, "RangeNotSatisfiable", "The file does not have the range of bytes that `Range` names.", "RANGE_NOT_SATISFIABLE", "the file does not have the range of bytes that Range names", "", "", ""},
+		{http.StatusUnprocessableEntity, "UnprocessableEntity", "The request is well-formed but cannot be processed.", "UNPROCESSABLE_ENTITY", "the input does not match the workflow's inputSchema", "INPUT_SCHEMA_MISMATCH", "amount", "must be number, but is string"},
+		{http.StatusTooManyRequests, "TooManyRequests", "The tenant's rate limit is exceeded. Retry after the time in `Retry-After`.", "RATE_LIMITED", "more than 50 requests of this kind in 60 s", "", "", ""},
+		{http.StatusInternalServerError, "InternalServerError", "An unexpected error. The service's log has the cause under the request id.", "INTERNAL_ERROR", "an unexpected error occurred", "", "", ""},
 		{http.StatusServiceUnavailable, "ServiceUnavailable", "The service is temporarily unavailable.", "SERVICE_UNAVAILABLE", "the database cannot be reached", "", "", ""},
 	}
 }
 
-// responseName is the component that documents a status of failure.
+// responseName returns the component that documents a status of failure.
 func responseName(status int) string {
 	for _, sample := range problemSamples() {
 		if sample.status == status {
 			return sample.name
 		}
 	}
-	panic(fmt.Sprintf("api: status %d has no documented problem", status))
+	panic(fmt.Sprintf("httpapi: status %d has no documented problem", status))
 }
 
 func problemResponses() map[string]*huma.Response {
@@ -121,13 +106,13 @@ func problemResponses() map[string]*huma.Response {
 			Code: sample.code, Message: sample.message, ErrorSubCode: sample.subCode,
 			Details: []ProblemDetail{}, RequestID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11",
 		}
-		if sample.detail != "" {
-			example.Details = append(example.Details, ProblemDetail{Field: sample.detail, Message: sample.why})
+		if sample.detailField != "" {
+			example.Details = append(example.Details, ProblemDetail{Field: sample.detailField, Message: sample.detailMessage})
 		}
 		response := &huma.Response{
 			Description: sample.description,
 			Headers:     requestIDHeaders(),
-			Content: map[string]*huma.MediaType{jsonType: {
+			Content: map[string]*huma.MediaType{ContentTypeJSON: {
 				Schema:  &huma.Schema{Ref: "#/components/schemas/Problem"},
 				Example: example,
 			}},
@@ -147,13 +132,13 @@ func requestIDHeaders() map[string]*huma.Header {
 	return map[string]*huma.Header{requestIDHeader: {Ref: "#/components/headers/RequestId"}}
 }
 
-// completeDocument adds to a registered operation what Huma does not derive:
-// examples and the headers of every answer.
-func (s *Server) completeDocument(op *operation) {
-	h := documented(s.huma.OpenAPI(), op.method, op.path)
+// completeDocument adds examples and the headers of every response to a registered
+// operation. Huma does not derive them.
+func (s *Server) completeDocument(op *Operation) {
+	h := documented(s.huma.OpenAPI(), op.Method, op.Path)
 	delete(h.Responses, "default")
-	if h.RequestBody != nil && op.requestExample != "" {
-		h.RequestBody.Content[jsonType].Example = json.RawMessage(op.requestExample)
+	if h.RequestBody != nil && op.RequestExample != "" {
+		h.RequestBody.Content[ContentTypeJSON].Example = json.RawMessage(op.RequestExample)
 	}
 	for status, response := range h.Responses {
 		if response.Ref != "" {
@@ -163,20 +148,24 @@ func (s *Server) completeDocument(op *operation) {
 			response.Headers = map[string]*huma.Header{}
 		}
 		response.Headers[requestIDHeader] = &huma.Header{Ref: "#/components/headers/RequestId"}
-		if op.scope != "" && op.category != "" {
+		if op.Scope != "" && op.Category != "" {
 			documentLimit(response)
 		}
-		if op.idempotent != (idempotence{}) {
+		if op.isIdempotent() {
 			response.Headers[idempotencyReplayedHeader] = &huma.Header{Ref: "#/components/headers/IdempotencyReplayed"}
 		}
-		content := response.Content[jsonType]
-		if content != nil && content.Example == nil && op.responseExample != "" && status == strconv.Itoa(h.DefaultStatus) {
-			content.Example = json.RawMessage(op.responseExample)
+		content := response.Content[ContentTypeJSON]
+		if content != nil && content.Example == nil && op.ResponseExample != "" && status == strconv.Itoa(h.DefaultStatus) {
+			content.Example = json.RawMessage(op.ResponseExample)
+		}
+		if op.ContentType != "" && status == strconv.Itoa(h.DefaultStatus) {
+			response.Content = map[string]*huma.MediaType{op.ContentType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+			delete(response.Headers, "Content-Type") // the content names it
 		}
 	}
 }
 
-// documented returns the operation of a route in the document.
+// documented returns the operation of a route.
 func documented(document *huma.OpenAPI, method, path string) *huma.Operation {
 	item := document.Paths[path]
 	switch method {
@@ -193,17 +182,16 @@ func documented(document *huma.OpenAPI, method, path string) *huma.Operation {
 	}
 }
 
-// writeDocument writes the document, of all that New has registered.
-func (s *Server) writeDocument() []byte {
+func (s *Server) encodeDocument() []byte {
 	document, err := json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("api: the OpenAPI document cannot be written: %v", err))
+		panic(fmt.Sprintf("httpapi: encode the OpenAPI document: %v", err))
 	}
 	return append(document, '\n')
 }
 
-// documentRoutes serves the document and the page that shows it.
-func (s *Server) documentRoutes() {
+// ServeDocument serves the document at /openapi.json and the page that shows it at /docs.
+func (s *Server) ServeDocument() {
 	tag := sync.OnceValue(func() string {
 		sum := sha256.Sum256(s.Document())
 		return `"` + hex.EncodeToString(sum[:16]) + `"`
@@ -216,14 +204,14 @@ func (s *Server) documentRoutes() {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", ContentTypeJSON)
 		_, _ = w.Write(s.Document())
 	})
-	s.docsRoutes()
+	s.serveDocs()
 }
 
-// hasETag reports whether an If-None-Match header names etag, by the weak
-// comparison that RFC 9110, 13.1.2 wants: a proxy that compresses weakens it.
+// hasETag reports whether an If-None-Match header contains etag. The comparison is weak
+// (RFC 9110, 13.1.2), because a proxy that compresses makes the tag weak.
 func hasETag(ifNoneMatch, etag string) bool {
 	for tag := range strings.SplitSeq(ifNoneMatch, ",") {
 		if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag {

@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -22,15 +23,20 @@ import (
 	"tranche/internal/logging"
 )
 
+// exactValue is any JSON value with its exact text.
+type exactValue struct{ json.RawMessage }
+
+func (exactValue) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
 type echoInput struct {
 	Body struct {
-		Value JSON `json:"value,omitzero"`
+		Value exactValue `json:"value,omitzero"`
 	}
 }
 
 type echoOutput struct {
 	Body struct {
-		Value JSON `json:"value"`
+		Value exactValue `json:"value"`
 	}
 }
 
@@ -50,21 +56,21 @@ func newTestServer(t *testing.T) *testServer {
 		Verify: func(context.Context, string) (identity.Principal, error) {
 			return identity.Principal{TenantSlug: "acme", Scopes: identity.RoleAdmin.Scopes()}, nil
 		},
-		Ready: map[string]func(context.Context) error{"part": func(context.Context) error { return errors.New("s3cret") }},
-	})
+		SecretPath: "/v1/callbacks/",
+	}, About{})
 	s.bodyTimeMax = 100 * time.Millisecond
 	failing := func(path string, err error) {
-		register(s, operation{id: path, method: http.MethodGet, path: path}, func(context.Context, *struct{}) (*struct{}, error) {
+		Register(s, Operation{ID: path, Method: http.MethodGet, Path: path}, func(context.Context, *struct{}) (*struct{}, error) {
 			return nil, err
 		})
 	}
 	failing("/unexpected", errors.New("dial s3cret"))
 	failing("/wrapped", fault.Wrap(errors.New("dial s3cret"), fault.Unavailable, "the database cannot be reached").WithRetryAfter(1500*time.Millisecond))
 	failing("/limited", fault.New(fault.RateLimited, "too many requests").WithRetryAfter(time.Second))
-	register(s, operation{id: "panic", method: http.MethodGet, path: "/panic"}, func(context.Context, *struct{}) (*struct{}, error) {
+	Register(s, Operation{ID: "panic", Method: http.MethodGet, Path: "/panic"}, func(context.Context, *struct{}) (*struct{}, error) {
 		panic("s3cret")
 	})
-	register(s, operation{id: "slow", method: http.MethodPost, path: "/slow", bodyMax: 100}, func(ctx context.Context, _ *echoInput) (*struct{}, error) {
+	Register(s, Operation{ID: "slow", Method: http.MethodPost, Path: "/slow", BodyMax: 100}, func(ctx context.Context, _ *echoInput) (*struct{}, error) {
 		select { // longer than the body may take
 		case <-time.After(300 * time.Millisecond):
 			return nil, nil
@@ -72,11 +78,11 @@ func newTestServer(t *testing.T) *testServer {
 			return nil, ctx.Err()
 		}
 	})
-	register(s, operation{
-		id: "echo", method: http.MethodPost, path: "/echo", scope: identity.ScopeWorkflowsRead,
+	Register(s, Operation{
+		ID: "echo", Method: http.MethodPost, Path: "/echo", Scope: identity.ScopeWorkflowsRead,
 	}, func(ctx context.Context, in *echoInput) (*echoOutput, error) {
-		noteExecution(ctx, uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"))
-		if in.Body.Value.Value == "fail" {
+		NoteExecution(ctx, uuid.MustParse("0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"))
+		if string(in.Body.Value.RawMessage) == `"fail"` {
 			return nil, errors.New("out of luck")
 		}
 		out := &echoOutput{}
@@ -119,7 +125,6 @@ func TestFailuresAreOpaqueAndLogged(t *testing.T) {
 		"/panic":      {http.StatusInternalServerError, "INTERNAL_ERROR", ""},
 		"/wrapped":    {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "2"},
 		"/limited":    {http.StatusTooManyRequests, "RATE_LIMITED", "1"},
-		"/readyz":     {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "2"},
 	} {
 		s.log.Reset()
 		got := s.do(t, http.MethodGet, path, "")
@@ -205,17 +210,4 @@ func TestRequestLogHidesCallbacks(t *testing.T) {
 		require.Contains(t, s.log.String(), `"path":"`+prefix+`/v1/callbacks/"`)
 	}
 	require.NotContains(t, s.log.String(), "s3cret")
-}
-
-func TestHealthOnly(t *testing.T) {
-	t.Parallel()
-	s := New(Config{Log: slog.New(slog.DiscardHandler), Clock: time.Now, HealthOnly: true})
-	for path, status := range map[string]int{
-		"/healthz": http.StatusOK, "/readyz": http.StatusOK,
-		"/v2/workflows": http.StatusNotFound, "/docs/": http.StatusNotFound, "/openapi.json": http.StatusNotFound,
-	} {
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
-		require.Equal(t, status, w.Code, path)
-	}
 }

@@ -1,12 +1,14 @@
-package api
+package httpapi
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -15,9 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/engine"
 	"tranche/internal/exactjson"
-	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/idempotency"
 )
@@ -28,86 +28,177 @@ const (
 	idempotencyKeyMax         = 255 // characters
 )
 
-// The way of a request under an Idempotency-Key (decisions 1.11):
-//
-//  1. readIdempotencyKey puts the key into the context.
-//  2. The handler takes the key in the transaction of its effect, together with the answer
-//     that it is about to give (keepAnswer, keepExecution). If an earlier request has the
-//     key, that fails with idempotency.ErrTaken, which undoes the effect and comes back
-//     from the handler.
-//  3. errorAnswer gets every error of a handler. Where the key is taken it gives what was
-//     kept (replay) in place of the error: of ErrTaken, and also of what a repeated request
-//     fails with before it takes the key, because its workflow was archived meanwhile for
-//     instance.
-//
-// A synchronous execute takes the key for its execution, whose result is then the answer.
-// If it answers 202, because the caller would not wait for longer, that is kept instead
-// (settleExecution).
-
-// idempotence is how an operation that takes the header Idempotency-Key refuses a key
-// that another request has.
-type idempotence struct {
-	mismatch fault.Kind // the requests differ
-	inFlight fault.Kind // the first is not answered yet
-	// location, unless empty, is what comes before the id of the answer in the
-	// Location of what was made.
-	location string
-	// prefers says that the operation takes Prefer.
-	prefers bool
+// KeyConflicts are the kinds of error that an idempotent operation returns for a
+// key that it cannot replay.
+type KeyConflicts struct {
+	OtherRequest fault.Kind // another request has the key
+	InProgress   fault.Kind // the first request with the key is not answered yet
 }
 
-type (
-	idempotencyKeyKey struct{}
-	preferKey         struct{}
-)
-
-// idempotencyKey returns the key of the request, nil without one.
-func idempotencyKey(ctx context.Context) *idempotency.Key {
-	key, _ := ctx.Value(idempotencyKeyKey{}).(*idempotency.Key)
-	return key
+// RegisterIdempotent is like Register for an operation that takes an
+// Idempotency-Key (decisions 1.11).
+//
+// The handler stores the key together with its answer in the transaction of its
+// effect (KeepTx). If an earlier request has the key, that fails with
+// idempotency.ErrTaken, which rolls the effect back. After any error of the handler
+// the key is looked up: a repeated request is answered by replay, also if the
+// handler failed before it reached the key, for instance because the workflow has
+// been archived since.
+func RegisterIdempotent[I, O any](
+	s *Server, op Operation, conflicts KeyConflicts,
+	handler func(context.Context, *I) (*O, error),
+	replay func(context.Context, *I, idempotency.Stored) (*O, error),
+) {
+	op.conflicts = conflicts
+	register(s, &op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err == nil {
+			return out, nil
+		}
+		stored, findErr := s.findStored(ctx, conflicts)
+		switch {
+		case errors.Is(findErr, idempotency.ErrUnknown):
+			return nil, s.Problem(ctx, err)
+		case findErr == nil:
+			if stored.ExecutionID != uuid.Nil {
+				NoteExecution(ctx, stored.ExecutionID)
+			}
+			out, findErr = replay(ctx, in, stored)
+		}
+		if findErr != nil {
+			return nil, s.Problem(ctx, findErr)
+		}
+		return out, nil
+	})
 }
 
-// readIdempotencyKey reads the header where the operation takes it.
+// findStored returns the outcome of the earlier request with the key of this one.
+// The error is idempotency.ErrUnknown if there is no key or no earlier request.
+func (s *Server) findStored(ctx context.Context, conflicts KeyConflicts) (idempotency.Stored, error) {
+	key, ok := IdempotencyKey(ctx)
+	if !ok {
+		return idempotency.Stored{}, idempotency.ErrUnknown
+	}
+	stored, err := key.Find(ctx, s.config.Pool)
+	switch {
+	case errors.Is(err, idempotency.ErrOtherRequest):
+		return stored, fault.New(conflicts.OtherRequest, "the Idempotency-Key was used for a different request; send a new key")
+	case errors.Is(err, idempotency.ErrInProgress):
+		return stored, fault.New(conflicts.InProgress, "the first request with this Idempotency-Key is still in progress").
+			WithRetryAfter(retryAfterDefault)
+	default:
+		return stored, err
+	}
+}
+
+// Answer is the output of an idempotent operation: a new answer or a replayed one.
+type Answer[T any] struct {
+	Replayed string `header:"Idempotency-Replayed"`
+	Body     AnswerBody[T]
+}
+
+// NewAnswer returns the answer of a first request.
+func NewAnswer[T any](body T) *Answer[T] { return &Answer[T]{Body: AnswerBody[T]{Value: body}} }
+
+// Replay answers a repeated request with the stored body. It is the replay function
+// of operations whose answer has a body only.
+func Replay[I, T any](_ context.Context, _ *I, stored idempotency.Stored) (*Answer[T], error) {
+	return &Answer[T]{Replayed: Replayed, Body: AnswerBody[T]{JSON: stored.Answer.Body}}, nil
+}
+
+// Replayed is the value of the header Idempotency-Replayed in a replayed answer.
+const Replayed = "true"
+
+// AnswerBody is the body of an answer: JSON if that is set, otherwise Value. A
+// replayed body is JSON, so that it is the same text as the first time.
+type AnswerBody[T any] struct {
+	Value T
+	JSON  json.RawMessage
+}
+
+// MarshalJSON returns JSON or encodes Value.
+func (b AnswerBody[T]) MarshalJSON() ([]byte, error) {
+	if b.JSON != nil {
+		return b.JSON, nil
+	}
+	return EncodeJSON(b.Value)
+}
+
+// Schema returns the schema of T. It implements huma.SchemaProvider.
+func (AnswerBody[T]) Schema(registry huma.Registry) *huma.Schema {
+	return registry.Schema(reflect.TypeFor[T](), true, "")
+}
+
+// EncodeJSON encodes a value as the body of an answer is encoded.
+func EncodeJSON(value any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	if err := huma.DefaultJSONFormat.Marshal(&text, value); err != nil {
+		return nil, fmt.Errorf("encode an answer: %w", err)
+	}
+	return bytes.TrimSpace(text.Bytes()), nil
+}
+
+type idempotencyKeyKey struct{}
+
+// IdempotencyKey returns the key of the request. It reports false for a request
+// without a key.
+func IdempotencyKey(ctx context.Context) (*idempotency.Key, bool) {
+	key, ok := ctx.Value(idempotencyKeyKey{}).(*idempotency.Key)
+	return key, ok
+}
+
+// KeepTx stores the answer of a request that has an Idempotency-Key, in the
+// transaction of its effect. It does nothing for other requests. The handler must
+// roll back and return its error.
+func KeepTx(ctx context.Context, tx pgx.Tx, status int, body any) error {
+	key, ok := IdempotencyKey(ctx)
+	if !ok {
+		return nil
+	}
+	text, err := EncodeJSON(body)
+	if err != nil {
+		return err
+	}
+	return key.TakeTx(ctx, tx, idempotency.Answer{Status: status, Body: text})
+}
+
+// readIdempotencyKey reads the header if the operation is idempotent.
 func (s *Server) readIdempotencyKey(ctx huma.Context, next func(huma.Context)) {
 	r, _ := humachi.Unwrap(ctx)
 	texts := r.Header.Values(idempotencyKeyHeader)
-	if declared(ctx.Operation()).idempotent == (idempotence{}) || strings.Join(texts, "") == "" {
+	if !declared(ctx.Operation()).isIdempotent() || strings.Join(texts, "") == "" {
 		next(ctx)
 		return
 	}
 	text, wrong := texts[0], ""
 	switch {
 	case len(texts) > 1:
-		wrong = "occurs more than once"
+		wrong = "must be sent only once"
 	case !isText(text) || utf8.RuneCountInString(text) > idempotencyKeyMax:
-		wrong = "must be text of at most 255 characters"
+		wrong = fmt.Sprintf("must be valid UTF-8 text of at most %d characters", idempotencyKeyMax)
 	}
 	if wrong != "" {
-		err := fault.InvalidRequest(fault.Detail{Field: idempotencyKeyHeader, Message: wrong})
-		s.refuse(ctx, s.problem(ctx.Context(), err))
+		s.reject(ctx, fault.InvalidRequest(fault.Detail{Field: idempotencyKeyHeader, Message: wrong}))
 		return
 	}
-	hash, err := requestHash(ctx)
+	hash, err := requestHash(r, RequestBody(ctx.Context()))
 	if err != nil {
-		s.refuse(ctx, s.problem(ctx.Context(), err))
+		s.reject(ctx, err)
 		return
 	}
-	p := principal(ctx.Context())
-	key := &idempotency.Key{
+	p := Principal(ctx.Context())
+	next(huma.WithValue(ctx, idempotencyKeyKey{}, &idempotency.Key{
 		TenantID: p.TenantID, ClientID: p.ClientID, Text: text,
 		Fingerprints: idempotency.NewFingerprints(hash, s.config.FingerprintKeys),
-	}
-	ctx = huma.WithValue(ctx, preferKey{}, preferOf(r))
-	next(huma.WithValue(ctx, idempotencyKeyKey{}, key))
+	}))
 }
 
-// requestHash is a hash of what makes a request the same: method, address and
-// the body's value, however that is laid out.
-func requestHash(ctx huma.Context) ([]byte, error) {
-	r, _ := humachi.Unwrap(ctx)
-	text, err := exactjson.Encode(body(ctx.Context()))
+// requestHash returns a hash of the method, the address and the value of the body.
+// White space and the order of members do not change it.
+func requestHash(r *http.Request, body any) ([]byte, error) {
+	text, err := exactjson.Encode(body)
 	if err != nil {
-		return nil, fmt.Errorf("write the body: %w", err)
+		return nil, fmt.Errorf("encode the body: %w", err)
 	}
 	h := sha256.New()
 	for _, part := range []string{r.Method, r.URL.Path, r.URL.RawQuery, string(text)} {
@@ -116,168 +207,12 @@ func requestHash(ctx huma.Context) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// keepAnswer keeps the answer of a request that has an Idempotency-Key, in the
-// transaction of its effect; without a key it does nothing. Its error must undo
-// the effect and come back from the handler.
-func keepAnswer(ctx context.Context, tx pgx.Tx, status int, answer any) error {
-	key := idempotencyKey(ctx)
-	if key == nil {
-		return nil
-	}
-	text, err := encodeAnswer(answer)
-	if err != nil {
-		return err
-	}
-	return idempotency.TakeTx(ctx, tx, key, idempotency.Answer{Status: status, Body: text})
-}
-
-// keepExecution takes the request's key as the execution is recorded: with the
-// answer if that is its record, else for its result. Nil without a key.
-func keepExecution(ctx context.Context, isAsync bool) func(context.Context, pgx.Tx, execution.Execution) error {
-	key := idempotencyKey(ctx)
-	if key == nil {
-		return nil
-	}
-	return func(ctx context.Context, tx pgx.Tx, e execution.Execution) error {
-		if isAsync {
-			text, err := encodeAnswer(executionAccepted(&e))
-			if err != nil {
-				return err
-			}
-			return idempotency.TakeTx(ctx, tx, key, idempotency.Answer{Status: http.StatusAccepted, Body: text})
-		}
-		return idempotency.TakeForExecutionTx(ctx, tx, key, e.ID)
-	}
-}
-
-// settleExecution keeps the record of an execution that goes on as the answer of its
-// request. If the execution has ended meanwhile, its result is the answer already: then
-// the error is ErrTaken, for which errorAnswer gives that result.
-func (s *Server) settleExecution(ctx context.Context, e *execution.Execution) error {
-	key := idempotencyKey(ctx)
-	if key == nil || e.Status == engine.StatusPending {
-		return nil // a pending one was kept with its record
-	}
-	text, err := encodeAnswer(executionAccepted(e))
-	if err != nil {
-		return err
-	}
-	settled, err := idempotency.Settle(ctx, s.config.Pool, key, e.ID, idempotency.Answer{Status: http.StatusAccepted, Body: text})
-	if err == nil && !settled {
-		return idempotency.ErrTaken
-	}
-	return err
-}
-
-func encodeAnswer(answer any) (json.RawMessage, error) {
-	var text bytes.Buffer
-	if err := huma.DefaultJSONFormat.Marshal(&text, answer); err != nil {
-		return nil, fmt.Errorf("write an answer: %w", err)
-	}
-	return bytes.TrimSpace(text.Bytes()), nil
-}
-
-// errorAnswer is the answer for a handler's error: the kept one where the request's key is
-// taken, else the problem of the error.
-func (s *Server) errorAnswer(ctx context.Context, op *operation, err error) error {
-	answer, replayErr := s.replay(ctx, op)
-	switch {
-	case replayErr != nil:
-		return s.problem(ctx, replayErr)
-	case answer != nil:
-		return answer
-	default:
-		return s.problem(ctx, err)
-	}
-}
-
-// replay is the answer of the request that has taken this one's key; nil if there is no
-// key or nobody has taken it. Errors: the kinds of op.idempotent.
-func (s *Server) replay(ctx context.Context, op *operation) (*replayed, error) {
-	key := idempotencyKey(ctx)
-	if key == nil {
-		return nil, nil
-	}
-	kept, err := idempotency.Find(ctx, s.config.Pool, key)
-	if err != nil || kept == nil {
-		return nil, err
-	}
-	if !key.Fingerprints.Has(kept.Fingerprint) {
-		return nil, fault.New(op.idempotent.mismatch, "the Idempotency-Key belongs to another request")
-	}
-	answer := kept.Answer
-	if answer == nil {
-		if kept.Result == nil {
-			return nil, fault.New(op.idempotent.inFlight, "the first request under the Idempotency-Key is still in progress").
-				WithRetryAfter(retryAfterDefault)
-		}
-		if answer, err = s.resultAnswer(ctx, kept.ExecutionID, kept.Result); err != nil {
-			return nil, err
-		}
-	}
-	if kept.ExecutionID != uuid.Nil {
-		noteExecution(ctx, kept.ExecutionID)
-	}
-	header := http.Header{idempotencyReplayedHeader: {"true"}}
-	if op.idempotent.location != "" {
-		var made struct {
-			ID string `json:"id"`
-		}
-		if err := json.Unmarshal(answer.Body, &made); err != nil {
-			return nil, fmt.Errorf("read a kept answer: %w", err)
-		}
-		header.Set("Location", op.idempotent.location+made.ID)
-	}
-	if text, _ := ctx.Value(preferKey{}).(string); op.idempotent.prefers {
-		header[preferenceAppliedHeader] = preferenceReplayed(text, answer.Status)
-	}
-	return &replayed{answer, header}, nil
-}
-
-// resultAnswer is the answer of a synchronous execute whose execution has ended.
-func (s *Server) resultAnswer(ctx context.Context, id uuid.UUID, stored []byte) (*idempotency.Answer, error) {
-	if err := s.acquireForAnswer(ctx, len(stored)); err != nil {
-		return nil, err
-	}
-	result, err := execution.ReadResult(stored)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := s.executionResult(ctx, id, result)
-	if err != nil {
-		return nil, err
-	}
-	text, err := encodeAnswer(answer)
-	return &idempotency.Answer{Status: http.StatusOK, Body: text}, err
-}
-
-// replayed is a kept answer. It is an error to Huma, because a handler's answer has the
-// type and the statuses of its operation, where this is a status and a text that were
-// stored; Huma writes errors that are a huma.StatusError as they say.
-type replayed struct {
-	*idempotency.Answer
-	header http.Header
-}
-
-// Error implements error.
-func (r *replayed) Error() string { return "the answer is a kept one" }
-
-// GetStatus returns the HTTP status; huma.StatusError.
-func (r *replayed) GetStatus() int { return r.Status }
-
-// GetHeaders returns the headers of the answer, which say that it is a kept one;
-// huma.HeadersError.
-func (r *replayed) GetHeaders() http.Header { return r.header }
-
-// MarshalJSON writes the answer as it was.
-func (r *replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }
-
-// documentIdempotency adds the headers to an operation that takes a key.
+// documentIdempotency adds the header to an idempotent operation.
 func documentIdempotency(h *huma.Operation) {
 	h.Parameters = append(h.Parameters, &huma.Param{
 		Name: idempotencyKeyHeader, In: "header",
-		Description: "**[ext]** A text of the caller's own that makes it safe to send the request again: for 24 hours the same request under the same key has no further effect " +
-			"and is answered as the first was, with Idempotency-Replayed: true. Another request under it is refused, and one that arrives while the first is in progress.",
+		Description: "**[ext]** A text of your choice that makes it safe to send the request again. For 24 hours, the same request with the same key has no further effect " +
+			"and returns the first answer with `Idempotency-Replayed: true`. A different request with the same key is rejected, and so is a request that arrives while the first one is in progress.",
 		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(idempotencyKeyMax)},
 		Example: "1f0c9f2e-application-1001",
 	})

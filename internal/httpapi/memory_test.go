@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -17,48 +18,51 @@ import (
 	"tranche/internal/limit"
 )
 
-// holding is a server with one operation, which holds what it is asked until it may go on.
-type holding struct {
+const largeBodyBytes = 20 << 20
+
+// blockingServer has one operation, whose handler blocks until proceed is closed.
+type blockingServer struct {
 	*Server
 	url      string
-	begun    chan string // the tenants of those that hold
-	goOn     chan struct{}
+	begun    chan string // the tenants of blocked handlers
+	proceed  chan struct{}
 	answered chan *http.Response
 }
 
-// hold serves one operation, where a token is the name of its tenant.
-func hold(t *testing.T, method string, handle func(h *holding, ctx context.Context, size int) error) *holding {
+// newBlockingServer starts a server. A bearer token is the name of its tenant. The
+// handler calls acquire before it blocks.
+func newBlockingServer(t *testing.T, method string, acquire func(b *blockingServer, ctx context.Context, size int) error) *blockingServer {
 	t.Helper()
-	h := &holding{begun: make(chan string, 10), goOn: make(chan struct{}), answered: make(chan *http.Response, 10)}
-	h.Server = New(Config{Log: slog.New(slog.DiscardHandler), Clock: time.Now, Verify: func(_ context.Context, token string) (identity.Principal, error) {
+	b := &blockingServer{begun: make(chan string, 10), proceed: make(chan struct{}), answered: make(chan *http.Response, 10)}
+	b.Server = New(Config{Log: slog.New(slog.DiscardHandler), Clock: time.Now, Verify: func(_ context.Context, token string) (identity.Principal, error) {
 		return identity.Principal{TenantID: tenantNamed(token), TenantSlug: token, Scopes: identity.RoleAdmin.Scopes()}, nil
-	}})
+	}}, About{})
 	type input struct {
 		Size int `query:"size"`
 	}
-	op := operation{id: "hold", method: method, path: "/hold", scope: identity.ScopeExecutionsRun, bodyMax: bodyMaxExecuteBatch}
+	op := Operation{ID: "block", Method: method, Path: "/block", Scope: identity.ScopeExecutionsRun, BodyMax: largeBodyBytes}
 	if method == http.MethodPost {
-		op.bodySchema = JSONObject{}.Schema(nil)
+		op.BodySchema = &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 	}
-	register(h.Server, op, func(ctx context.Context, in *input) (*struct{}, error) {
-		if err := handle(h, ctx, in.Size); err != nil {
+	Register(b.Server, op, func(ctx context.Context, in *input) (*struct{}, error) {
+		if err := acquire(b, ctx, in.Size); err != nil {
 			return nil, err
 		}
-		h.begun <- principal(ctx).TenantSlug
-		<-h.goOn
+		b.begun <- Principal(ctx).TenantSlug
+		<-b.proceed
 		return nil, nil
 	})
-	server := httptest.NewServer(h)
+	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
-	h.url = server.URL + "/hold"
-	return h
+	b.url = server.URL + "/block"
+	return b
 }
 
 func tenantNamed(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) }
 
-func (h *holding) send(t *testing.T, tenant, method, query string, body io.Reader) {
+func (b *blockingServer) send(t *testing.T, tenant, method, query string, body io.Reader) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, h.url+query, body)
+	r, err := http.NewRequestWithContext(t.Context(), method, b.url+query, body)
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+tenant)
 	go func() {
@@ -70,78 +74,77 @@ func (h *holding) send(t *testing.T, tenant, method, query string, body io.Reade
 			t.Error(err)
 			answer = &http.Response{}
 		}
-		h.answered <- answer
+		b.answered <- answer
 	}()
 }
 
-// requireFewAtATime requires that two large requests of a tenant run at a time, regardless
-// of small requests and of other tenants, and that a request that waits for too long gets
-// 503 with Retry-After.
-func (h *holding) requireFewAtATime(t *testing.T, l *limit.PerTenant, send func(tenant string, isLarge bool)) {
+// requireLimit requires that a tenant has at most two large requests in progress, that
+// small requests and other tenants are not affected, and that a request that waits for
+// too long is answered with 503 and Retry-After.
+func (b *blockingServer) requireLimit(t *testing.T, semaphores *limit.PerTenant, send func(tenant string, isLarge bool)) {
 	t.Helper()
 	begins := func(tenant string, isLarge bool) {
 		send(tenant, isLarge)
-		require.Equal(t, tenant, <-h.begun)
+		require.Equal(t, tenant, <-b.begun)
 	}
 	begins("one", true)
 	begins("one", true)
 	begins("other", true)
 	send("one", false)
-	<-h.begun
+	<-b.begun
 
-	h.bodyTimeMax = 100 * time.Millisecond
+	b.bodyTimeMax = 100 * time.Millisecond
 	send("one", true)
-	refused := <-h.answered
-	require.Equal(t, http.StatusServiceUnavailable, refused.StatusCode)
-	require.NotEmpty(t, refused.Header.Get("Retry-After"))
-	h.bodyTimeMax = time.Minute
+	rejected := <-b.answered
+	require.Equal(t, http.StatusServiceUnavailable, rejected.StatusCode)
+	require.NotEmpty(t, rejected.Header.Get("Retry-After"))
+	b.bodyTimeMax = time.Minute
 
 	send("one", true)
-	require.Eventually(t, func() bool { return l.Users(tenantNamed("one")) == 3 }, 10*time.Second, time.Millisecond)
-	require.Empty(t, h.begun)
-	close(h.goOn)
-	require.Equal(t, "one", <-h.begun)
+	require.Eventually(t, func() bool { return semaphores.Users(tenantNamed("one")) == 3 }, 10*time.Second, time.Millisecond)
+	require.Empty(t, b.begun)
+	close(b.proceed)
+	require.Equal(t, "one", <-b.begun)
 	for range 5 {
-		require.Equal(t, http.StatusNoContent, (<-h.answered).StatusCode)
+		require.Equal(t, http.StatusNoContent, (<-b.answered).StatusCode)
 	}
-	require.Eventually(t, func() bool { return l.Users(tenantNamed("one")) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return semaphores.Users(tenantNamed("one")) == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// Reads of a tenant leave connections to others.
-func TestReadsAreFewAtATime(t *testing.T) {
+func TestReadsPerTenantAreLimited(t *testing.T) {
 	t.Parallel()
-	h := hold(t, http.MethodGet, func(*holding, context.Context, int) error { return nil })
-	h.reads = limit.NewPerTenant(2)
-	h.requireFewAtATime(t, h.reads, func(tenant string, isLarge bool) {
+	b := newBlockingServer(t, http.MethodGet, func(*blockingServer, context.Context, int) error { return nil })
+	b.reads = limit.NewPerTenant(2)
+	b.requireLimit(t, b.reads, func(tenant string, isLarge bool) {
 		if !isLarge {
 			tenant = "third"
 		}
-		h.send(t, tenant, http.MethodGet, "", http.NoBody)
+		b.send(t, tenant, http.MethodGet, "", http.NoBody)
 	})
 }
 
-func TestLargeBodiesAreFewAtATime(t *testing.T) {
+func TestMemoryOfBodiesIsLimited(t *testing.T) {
 	t.Parallel()
-	h := hold(t, http.MethodPost, func(*holding, context.Context, int) error { return nil })
-	large := `{"value":"` + strings.Repeat("x", bodyMaxExecuteBatch-100) + `"}`
-	h.requireFewAtATime(t, h.bodies, func(tenant string, isLarge bool) {
+	b := newBlockingServer(t, http.MethodPost, func(*blockingServer, context.Context, int) error { return nil })
+	large := `{"value":"` + strings.Repeat("x", largeBodyBytes-100) + `"}`
+	b.requireLimit(t, b.bodies, func(tenant string, isLarge bool) {
 		body := `{"value":"x"}`
 		if isLarge {
 			body = large
 		}
-		h.send(t, tenant, http.MethodPost, "", strings.NewReader(body))
+		b.send(t, tenant, http.MethodPost, "", strings.NewReader(body))
 	})
 }
 
-func TestLargeAnswersAreFewAtATime(t *testing.T) {
+func TestMemoryOfAnswersIsLimited(t *testing.T) {
 	t.Parallel()
-	h := hold(t, http.MethodGet, func(h *holding, ctx context.Context, size int) error { return h.acquireForAnswer(ctx, size) })
-	h.reads = limit.NewPerTenant(2) // a request that waits for its answer does not count as a read
-	h.requireFewAtATime(t, h.answers, func(tenant string, isLarge bool) {
+	b := newBlockingServer(t, http.MethodGet, func(b *blockingServer, ctx context.Context, size int) error { return b.AcquireAnswer(ctx, size) })
+	b.reads = limit.NewPerTenant(2) // a request that waits for memory no longer counts as a read
+	b.requireLimit(t, b.answers, func(tenant string, isLarge bool) {
 		query := "?size=1000"
 		if isLarge {
 			query = "?size=20000000"
 		}
-		h.send(t, tenant, http.MethodGet, query, http.NoBody)
+		b.send(t, tenant, http.MethodGet, query, http.NoBody)
 	})
 }

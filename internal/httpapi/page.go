@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"bytes"
@@ -14,26 +14,26 @@ import (
 	"tranche/queries"
 )
 
-// totalMax is how far the total of a list is counted exactly (decisions 1.10).
+// totalMax is the largest total of a list that is counted (decisions 1.10).
 const totalMax = 10_000
 
-// PageInput is the part of a list's input that says which page; embed it and
-// add per-page with the list's own default.
+// PageInput holds the parameters page and cursor of a list. An input embeds it and
+// adds per-page with its own default.
 type PageInput struct {
-	Page   int    `query:"page" minimum:"1" maximum:"10000000" default:"1" doc:"Which page, from 1."`
-	Cursor string `query:"cursor" maxLength:"64" doc:"**[ext]** Walks the list steadily instead of page: empty to begin, then the nextCursor of the answer before."`
+	Page   int    `query:"page" minimum:"1" maximum:"10000000" default:"1" doc:"The number of the page, starting at 1."`
+	Cursor string `query:"cursor" maxLength:"64" doc:"**[ext]** Use it instead of page to read a long list without gaps or duplicates. Send an empty cursor for the first page, then the nextCursor of the previous response."`
 
-	walks bool       // cursor was given, be it empty
-	list  []byte     // which list it is, as a cursor names it
-	after *uuid.UUID // the last of the page before; nil on the first
+	byCursor bool       // the request has the parameter cursor
+	list     []byte     // hash of the list's path, which its cursors begin with
+	after    *uuid.UUID // the last item of the previous page; nil for the first page
 }
 
-// Resolve reads the cursor; huma.Resolver.
+// Resolve decodes the cursor. It implements huma.Resolver.
 func (p *PageInput) Resolve(ctx huma.Context) []error {
 	address := ctx.URL()
 	query := address.Query()
-	p.walks = query.Has("cursor")
-	if !p.walks {
+	p.byCursor = query.Has("cursor")
+	if !p.byCursor {
 		return nil
 	}
 	if query.Has("page") {
@@ -53,34 +53,36 @@ func (p *PageInput) Resolve(ctx huma.Context) []error {
 			return nil
 		}
 	}
-	return []error{&huma.ErrorDetail{Location: "query.cursor", Message: "is not a cursor of this list"}}
+	return []error{&huma.ErrorDetail{Location: "query.cursor", Message: "is not a cursor of this list; send the nextCursor of the previous response"}}
 }
 
-// window is the part of a list to read; one row more than the page holds, which
-// tells whether another follows.
-func (p *PageInput) window(perPage int) queries.Window {
+// HasCursor reports whether the request has the parameter cursor.
+func (p *PageInput) HasCursor() bool { return p.byCursor }
+
+// Window returns the rows to read: those of the page and one more, which shows
+// whether another page follows.
+func (p *PageInput) Window(perPage int) queries.Window {
 	window := queries.Window{After: p.after, Limit: perPage + 1, CountMax: totalMax + 1}
-	if !p.walks {
+	if !p.byCursor {
 		window.Offset = (p.Page - 1) * perPage
 	}
 	return window
 }
 
-// Pagination says which part of a list an answer holds (section 2.12 of the
-// interface specification, decisions 1.10).
+// Pagination describes the page of a list (interface 2.12, decisions 1.10).
 type Pagination struct {
-	Page        int         `json:"page" doc:"The page, from 1." example:"1"`
-	PerPage     int         `json:"perPage" doc:"How many items a page has." example:"20"`
-	Total       int         `json:"total" doc:"How many items there are; see totalCapped." example:"1"`
-	TotalPages  int         `json:"totalPages" doc:"How many pages the total makes." example:"1"`
-	TotalCapped bool        `json:"totalCapped,omitempty" doc:"**[ext]** There are more than total, which is counted no further than 10000."`
-	NextCursor  *nextCursor `json:"nextCursor,omitempty" nullable:"true" doc:"**[ext]** The cursor of the next page, null on the last; only where cursor was given."`
+	Page        int         `json:"page" doc:"The number of the page, starting at 1." example:"1"`
+	PerPage     int         `json:"perPage" doc:"The number of items on a page." example:"20"`
+	Total       int         `json:"total" doc:"The number of items in the list, at most 10,000. See totalCapped." example:"1"`
+	TotalPages  int         `json:"totalPages" doc:"The number of pages for this total." example:"1"`
+	TotalCapped bool        `json:"totalCapped,omitempty" doc:"**[ext]** true if the list has more items than total."`
+	NextCursor  *nextCursor `json:"nextCursor,omitempty" nullable:"true" doc:"**[ext]** The cursor of the next page, or null on the last page. Present only if the request has cursor."`
 }
 
-// nextCursor is a cursor, or null where there is none.
+// nextCursor is a cursor; empty means null.
 type nextCursor struct{ text string }
 
-// MarshalJSON writes the cursor.
+// MarshalJSON encodes the cursor.
 func (c nextCursor) MarshalJSON() ([]byte, error) {
 	if c.text == "" {
 		return []byte("null"), nil
@@ -88,14 +90,14 @@ func (c nextCursor) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.text)
 }
 
-// Schema says that it is text or null; huma.SchemaProvider.
+// Schema returns the schema of a string or null. It implements huma.SchemaProvider.
 func (nextCursor) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Nullable: true}
 }
 
-// paginate cuts the rows of a window to the page and describes it. total is a
-// count that went no further than totalMax+1.
-func paginate[T any](p *PageInput, perPage int, rows []T, total int, id func(T) uuid.UUID) ([]T, Pagination) {
+// Paginate returns the rows of a Window that belong to the page, and the description
+// of the page. total is a count that stops at totalMax+1.
+func Paginate[T any](p *PageInput, perPage int, rows []T, total int, id func(T) uuid.UUID) ([]T, Pagination) {
 	page := Pagination{Page: p.Page, PerPage: perPage, Total: total}
 	if total > totalMax {
 		page.Total, page.TotalCapped = totalMax, true
@@ -105,7 +107,7 @@ func paginate[T any](p *PageInput, perPage int, rows []T, total int, id func(T) 
 	if more {
 		rows = rows[:perPage]
 	}
-	if p.walks {
+	if p.byCursor {
 		page.NextCursor = &nextCursor{}
 		if more {
 			page.NextCursor.text = p.cursorAfter(id(rows[perPage-1]))
@@ -114,8 +116,8 @@ func paginate[T any](p *PageInput, perPage int, rows []T, total int, id func(T) 
 	return rows, page
 }
 
-// cursorAfter is the cursor of the page that follows an item: the list, the item
-// and which page it is.
+// cursorAfter returns the cursor of the next page: the list, the last item of this page
+// and the number of the next page.
 func (p *PageInput) cursorAfter(id uuid.UUID) string {
 	position := binary.BigEndian.AppendUint32(id[:], uint32(p.Page+1))
 	return base64.RawURLEncoding.EncodeToString(append(bytes.Clone(p.list), position...))

@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"context"
@@ -20,44 +20,49 @@ import (
 	"tranche/internal/logging"
 )
 
-// Problem is the one error body of the service (section 7.2 of the interface
-// specification, decisions 1.7).
+// Problem is the body of every error (interface 7.2, decisions 1.7).
 type Problem struct {
-	Code         string          `json:"code" doc:"What class of error it is." example:"VALIDATION_ERROR"`
-	Message      string          `json:"message" doc:"What is wrong, for people; never repeats a value that was sent." example:"the request is invalid"`
-	Details      []ProblemDetail `json:"details" doc:"The single faults, at most 50; empty where there is nothing to tell apart."`
-	ErrorSubCode string          `json:"errorSubCode,omitempty" doc:"A finer class, where one applies to the whole error." example:"MISSING_REQUIRED_FIELD"`
-	RequestID    string          `json:"requestId" doc:"The X-Request-Id of the answer; name it when you report the error." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Code         string          `json:"code" doc:"The class of the error." example:"VALIDATION_ERROR"`
+	Message      string          `json:"message" doc:"A description of the error for people. It does not repeat values of the request." example:"the request is invalid"`
+	Details      []ProblemDetail `json:"details" doc:"The single errors, at most 50. Empty if the message says everything."`
+	ErrorSubCode string          `json:"errorSubCode,omitempty" doc:"A more specific class, if one applies to the whole error." example:"MISSING_REQUIRED_FIELD"`
+	RequestID    string          `json:"requestId" doc:"The X-Request-Id of the response. Mention it when you report the error." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 
 	status int
 	header http.Header
 }
 
-// ProblemDetail is one fault of a request.
+// ProblemDetail is one error of a request.
 type ProblemDetail struct {
-	Field   string `json:"field" doc:"The place as the caller wrote it: tasks[0].config.url, per-page; body for the body as a whole." example:"tasks[0].config.url"`
-	Message string `json:"message" doc:"What is wrong there." example:"is required"`
+	Field   string `json:"field" doc:"The member or parameter with the error, such as tasks[0].config.url or per-page. body stands for the body as a whole." example:"tasks[0].config.url"`
+	Message string `json:"message" doc:"What is wrong with it." example:"is required"`
 }
 
 // Error returns the message.
 func (p *Problem) Error() string { return p.Message }
 
-// GetStatus returns the HTTP status; huma.StatusError.
+// GetStatus returns the HTTP status. It implements huma.StatusError.
 func (p *Problem) GetStatus() int { return p.status }
 
-// GetHeaders returns the headers that go with the error; huma.HeadersError.
+// GetHeaders returns the headers of the error. It implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
-// retryAfterDefault is the Retry-After of a 503 whose cause names no time.
+// WithStatus changes the status and the code, for statuses that no fault.Kind has.
+func (p *Problem) WithStatus(status int, code string) *Problem {
+	p.status, p.Code = status, code
+	return p
+}
+
+// retryAfterDefault is the Retry-After of a 503 whose cause has none.
 const retryAfterDefault = 2 * time.Second
 
-// answer is how a kind of fault appears in HTTP.
+// answer is the status and the code of a kind of error.
 type answer struct {
 	status int
 	code   string
 }
 
-// answerOf is the one place where kinds become statuses and codes.
+// answerOf maps kinds of error to HTTP. Nothing else does.
 func answerOf(kind fault.Kind) answer {
 	switch kind {
 	case fault.Invalid:
@@ -89,9 +94,13 @@ func answerOf(kind fault.Kind) answer {
 	}
 }
 
-// newProblem turns an error into the answer for it, logs what the answer must
-// not show, and has refusals counted.
-func (s *Server) newProblem(ctx context.Context, err error) *Problem {
+// Problem returns the answer for an error of the request of ctx. A *Problem is
+// returned as it is. The causes of statuses from 500 on are logged, because the
+// answer does not show them.
+func (s *Server) Problem(ctx context.Context, err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fault.Wrap(err, fault.Unavailable, "the request was cancelled")
 	}
@@ -107,9 +116,9 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	p := &Problem{
 		Code:         a.code,
 		Message:      f.Message,
-		Details:      problemDetails(f.Details),
+		Details:      ProblemDetails(f.Details),
 		ErrorSubCode: string(f.SubCode),
-		RequestID:    requestID(ctx),
+		RequestID:    requestOf(ctx).id,
 		status:       a.status,
 		header:       http.Header{},
 	}
@@ -123,11 +132,11 @@ func (s *Server) newProblem(ctx context.Context, err error) *Problem {
 	if f.Kind == fault.Unauthorized {
 		p.header.Set("WWW-Authenticate", "Bearer")
 	}
-	s.noteRefusal(ctx, p)
+	s.noteDenied(ctx, p)
 	return p
 }
 
-func problemDetails(details []fault.Detail) []ProblemDetail {
+func ProblemDetails(details []fault.Detail) []ProblemDetail {
 	answered := make([]ProblemDetail, len(details))
 	for i, d := range details {
 		answered[i] = ProblemDetail{Field: d.Field, Message: d.Message}
@@ -135,7 +144,7 @@ func problemDetails(details []fault.Detail) []ProblemDetail {
 	return answered
 }
 
-// levelOf is error for what somebody has to look into.
+// levelOf returns the log level of a status: 500 is a defect, 503 is temporary.
 func levelOf(status int) slog.Level {
 	if status == http.StatusInternalServerError {
 		return slog.LevelError
@@ -143,10 +152,10 @@ func levelOf(status int) slog.Level {
 	return slog.LevelWarn
 }
 
-// writeProblem answers outside of Huma.
+// writeProblem writes an answer outside of Huma.
 func (s *Server) writeProblem(w http.ResponseWriter, p *Problem) {
 	maps.Copy(w.Header(), p.header)
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", ContentTypeJSON)
 	w.WriteHeader(p.status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -154,11 +163,11 @@ func (s *Server) writeProblem(w http.ResponseWriter, p *Problem) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.writeProblem(w, s.newProblem(r.Context(), fault.New(fault.NotFound, "there is nothing at this path")))
+	s.writeProblem(w, s.Problem(r.Context(), fault.New(fault.NotFound, "no operation has this path")))
 }
 
-// methodNotAllowed names the methods that the path has, which chi does only
-// in its own handler.
+// methodNotAllowed answers 405 with the methods of the path. chi lists them only in
+// its own handler.
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.RawPath
 	if path == "" {
@@ -170,22 +179,22 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, method)
 		}
 	}
-	if len(allowed) == 0 { // chi asks for a method that it does not know before it looks at the path
+	if len(allowed) == 0 { // chi rejects unknown methods before it looks at the path
 		s.notFound(w, r)
 		return
 	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
 	}
-	p := s.newProblem(r.Context(), fault.New(fault.Invalid, "the path does not have this method, but %s", strings.Join(allowed, ", ")))
-	p.status, p.Code = http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"
+	p := s.Problem(r.Context(), fault.New(fault.Invalid, "this path does not support the method; it supports %s", strings.Join(allowed, ", "))).
+		WithStatus(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	p.header.Set("Allow", strings.Join(allowed, ", "))
 	s.writeProblem(w, p)
 }
 
-// humaProblem replaces huma.NewErrorWithContext: what Huma finds by itself,
-// faults of parameters above all, is answered like everything else. Huma's
-// details carry the value that was sent; it is left out.
+// humaProblem replaces huma.NewErrorWithContext. Errors that Huma finds itself,
+// mainly those of parameters, become problems as well. Huma's details contain the
+// value that was sent, which a problem does not show.
 func humaProblem(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	f := fault.InvalidRequest()
 	if status == http.StatusInternalServerError {
@@ -204,14 +213,14 @@ func humaProblem(ctx huma.Context, status int, message string, errs ...error) hu
 		f.Message = message
 	}
 	a := answerOf(f.Kind)
-	p := &Problem{Code: a.code, Message: f.Message, ErrorSubCode: string(f.SubCode), status: a.status, Details: problemDetails(f.Details)}
+	p := &Problem{Code: a.code, Message: f.Message, ErrorSubCode: string(f.SubCode), status: a.status, Details: ProblemDetails(f.Details)}
 	if ctx != nil {
-		p.RequestID = requestID(ctx.Context())
+		p.RequestID = requestOf(ctx.Context()).id
 	}
 	return p
 }
 
-// parameterDetail puts one of Huma's findings into our terms.
+// parameterDetail translates a detail of Huma.
 func parameterDetail(d *huma.ErrorDetail) fault.Detail {
 	field := d.Location
 	for _, prefix := range []string{"query.", "path.", "header.", "body."} {
@@ -229,7 +238,7 @@ func parameterDetail(d *huma.ErrorDetail) fault.Detail {
 		detail.SubCode = fault.MissingRequiredField
 		detail.Message = "is required"
 	case strings.HasPrefix(d.Message, "invalid value"):
-		detail.Message = "is not valid" // what follows would repeat the value
+		detail.Message = "is not valid" // the rest of Huma's message repeats the value
 	}
 	return detail
 }
@@ -241,8 +250,8 @@ func article(noun string) string {
 	return fmt.Sprintf("a %s", noun)
 }
 
-// init makes Huma answer in our terms; Huma keeps these as globals that must
-// be set before the first operation is registered.
+// init sets Huma's global messages and error type. They must be set before the first
+// operation is registered.
 func init() {
 	huma.NewErrorWithContext = humaProblem
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
@@ -256,6 +265,6 @@ func init() {
 	validation.MsgExpectedMinLength = "must have at least %d characters"
 	validation.MsgExpectedMaxLength = "must have at most %d characters"
 	validation.MsgExpectedMatchPattern = "must match %s"
-	validation.MsgExpectedRFC3339DateTime = "must be a date and time by RFC 3339"
-	validation.MsgExpectedRFC3339Date = "must be a date by RFC 3339"
+	validation.MsgExpectedRFC3339DateTime = "must be an RFC 3339 date and time such as 2026-11-21T02:09:25Z"
+	validation.MsgExpectedRFC3339Date = "must be an RFC 3339 date such as 2026-11-21"
 }

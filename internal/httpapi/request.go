@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"context"
@@ -13,31 +13,32 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
-	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/logging"
 )
 
 const requestIDHeader = "X-Request-Id"
 
-// requestIDPattern is what a caller's own request id may look like (decisions 1.6).
+// requestIDPattern matches the request ids that a caller may choose (decisions 1.6).
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// request is what is learnt about a request while it is answered, for the line
-// that is logged at its end.
+// request collects what the log line of a request needs, and what is released when
+// the request has been answered.
 type request struct {
 	id            string
-	address       string // where it came from
-	userAgent     string // as the caller says, cut to userAgentMax
+	address       string // IP address of the caller
+	userAgent     string // at most userAgentMax characters
 	tenant        string
 	executionID   string
-	route         string // the pattern of its endpoint; empty where there is none
-	releaseRead   func() // ends the read for the semaphore of reads; nil if the request does not read
-	releaseAnswer func() // returns the memory of a large answer; nil for most requests
+	route         string // pattern of the operation; empty if there is none
+	releaseRead   func() // its place among the reads of its tenant
+	releaseAnswer func() // the memory of its answer
 }
 
 // userAgentMax is how many characters of a User-Agent are kept.
 const userAgentMax = 300
+
+func newRequest() *request { return &request{releaseRead: func() {}, releaseAnswer: func() {}} }
 
 type requestKey struct{}
 
@@ -45,28 +46,29 @@ func requestOf(ctx context.Context) *request {
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
 		return r
 	}
-	return &request{}
+	return newRequest()
 }
 
-func requestID(ctx context.Context) string { return requestOf(ctx).id }
+// CallerAgent returns the User-Agent of the caller, cut to 300 characters.
+func CallerAgent(ctx context.Context) string { return requestOf(ctx).userAgent }
 
-// noteTenant names the tenant in every log line of the request from here on.
+// noteTenant adds the tenant to all further log lines of the request.
 func noteTenant(ctx context.Context, slug string) context.Context {
 	requestOf(ctx).tenant = slug
 	return logging.With(ctx, logging.Tenant, slug)
 }
 
-// noteExecution names the execution in the lines that are logged when the request has
-// been answered, or refused.
-func noteExecution(ctx context.Context, id uuid.UUID) { requestOf(ctx).executionID = id.String() }
+// NoteExecution adds the id of the execution that a request works on to the log lines
+// of its answer.
+func NoteExecution(ctx context.Context, id uuid.UUID) { requestOf(ctx).executionID = id.String() }
 
-// observe gives each request its id and logs a line when it has been answered.
-// The query is left out, for signed addresses carry their signature there, and
-// so is the end of a callback address, which is one.
+// observe gives each request its id and logs a line when it has been answered. The
+// line has no query, because signed addresses have their signature in the query.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := s.config.Clock()
-		req := &request{id: r.Header.Get(requestIDHeader), address: s.addressOf(r), userAgent: callerAgent(r)}
+		req := newRequest()
+		req.id, req.address, req.userAgent = r.Header.Get(requestIDHeader), s.addressOf(r), userAgentOf(r)
 		if !requestIDPattern.MatchString(req.id) {
 			req.id = uuid.Must(uuid.NewV7()).String()
 		}
@@ -76,16 +78,14 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		recorded.Header().Set("X-Content-Type-Options", "nosniff")
 		recorded.Header().Set("Cache-Control", "no-store")
 		defer func() {
-			if req.releaseAnswer != nil {
-				req.releaseAnswer()
-			}
+			req.releaseAnswer()
 			took := s.config.Clock().Sub(begun)
 			if s.config.Answered != nil {
 				s.config.Answered(r.Method, req.route, recorded.status, took)
 			}
 			attrs := []slog.Attr{
 				slog.String("method", r.Method),
-				slog.String("path", loggedPath(r.URL.Path)),
+				slog.String("path", s.loggedPath(r.URL.Path)),
 				slog.Int("status", recorded.status),
 				slog.Int64("durationMs", took.Milliseconds()),
 			}
@@ -101,31 +101,35 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// noteRoute notes which endpoint took the request, if one did.
+// noteRoute notes the route pattern of the request.
 func noteRoute(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req, route := requestOf(r.Context()), chi.RouteContext(r.Context())
-		defer func() { req.route = route.RoutePattern() }() // of a handler that panics too
+		defer func() { req.route = route.RoutePattern() }() // also if the handler panics
 		next.ServeHTTP(w, r)
 	})
 }
 
-// loggedPath leaves out what follows CallbackPath wherever that is: a proxy that puts
-// something before it has the address answered with 404, and it stays good.
-func loggedPath(path string) string {
-	if before, _, isCallback := strings.Cut(path, execution.CallbackPath); isCallback {
-		return before + execution.CallbackPath
+// loggedPath removes the credential after Config.SecretPath. The prefix is found
+// anywhere in the path: if a proxy adds something before it, the answer is 404 and
+// the credential stays valid.
+func (s *Server) loggedPath(path string) string {
+	if s.config.SecretPath == "" {
+		return path
+	}
+	if before, _, found := strings.Cut(path, s.config.SecretPath); found {
+		return before + s.config.SecretPath
 	}
 	return path
 }
 
-// callerAgent is the User-Agent, as far as PostgreSQL could hold it.
-func callerAgent(r *http.Request) string {
+// userAgentOf returns the User-Agent as text that PostgreSQL can store.
+func userAgentOf(r *http.Request) string {
 	agent := []rune(strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), ""))
 	return string(agent[:min(len(agent), userAgentMax)])
 }
 
-// recoverPanic answers 500 for a handler that panicked and logs where.
+// recoverPanic answers 500 if a handler panics and logs the stack.
 func (s *Server) recoverPanic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -139,17 +143,17 @@ func (s *Server) recoverPanic(next http.Handler) http.Handler {
 
 func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(cause) // asks net/http to cut the connection
+		panic(cause) // net/http closes the connection
 	}
-	s.config.Log.ErrorContext(r.Context(), "panic", slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
+	s.config.Log.ErrorContext(r.Context(), "handler panicked", slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
 	if recorded, ok := w.(*recorder); ok && recorded.status != 0 {
 		return
 	}
 	err := fault.Wrap(fmt.Errorf("panic: %v", cause), fault.Internal, "an unexpected error occurred")
-	s.writeProblem(w, s.newProblem(r.Context(), err))
+	s.writeProblem(w, s.Problem(r.Context(), err))
 }
 
-// recorder remembers the status that was sent.
+// recorder records the status of the answer.
 type recorder struct {
 	http.ResponseWriter
 	status int // 0 until the header is sent

@@ -1,7 +1,8 @@
-package api
+package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,25 +19,25 @@ import (
 	"tranche/internal/fault"
 )
 
-// validator checks an exactjson value against a schema that Huma made of a
-// type. Huma's own validation works on float64, writes paths that a dot in a
-// name breaks, and reports a missing member at its parent.
+// validator checks an exactjson value against a schema that Huma derived from a
+// type. Huma's own validation works on float64, writes ambiguous paths for names
+// with a dot, and reports a missing member at its parent.
 type validator struct {
 	registry huma.Registry
 	patterns *patternCache
 	details  []fault.Detail
 }
 
-// validate returns all that is wrong with value, in the order of the schema.
+// validate returns all errors of value.
 func (s *Server) validate(schema *huma.Schema, value any) []fault.Detail {
-	v := validator{registry: s.huma.OpenAPI().Components.Schemas, patterns: &s.patterns}
+	v := validator{registry: s.Schemas(), patterns: &s.patterns}
 	v.check(schema, "", value)
 	return v.details
 }
 
 func (v *validator) add(path string, code fault.SubCode, format string, args ...any) {
 	if path == "" {
-		path = wholeBody
+		path = WholeBody
 	}
 	v.details = append(v.details, fault.Detail{Field: path, Message: fmt.Sprintf(format, args...), SubCode: code})
 }
@@ -90,7 +92,7 @@ func (v *validator) object(schema *huma.Schema, path string, members map[string]
 		switch additional := schema.AdditionalProperties.(type) {
 		case bool:
 			if !known && !additional {
-				v.add(member(path, name), "", "is not a member of this object")
+				v.add(member(path, name), "", "is not a known member")
 			}
 		case *huma.Schema:
 			if !known {
@@ -132,8 +134,8 @@ func (v *validator) text(schema *huma.Schema, path, text string) {
 		v.add(path, "", "must match %s", schema.Pattern)
 	}
 	if schema.Format == "date-time" {
-		if _, err := parseTime(text); err != nil {
-			v.add(path, "", "must be a date and time by RFC 3339")
+		if _, err := ParseTime(text); err != nil {
+			v.add(path, "", "must be an RFC 3339 date and time such as 2026-11-21T02:09:25Z")
 		}
 	}
 	if len(schema.Enum) > 0 && !slices.Contains(schema.Enum, any(text)) {
@@ -142,8 +144,8 @@ func (v *validator) text(schema *huma.Schema, path, text string) {
 }
 
 func (v *validator) number(schema *huma.Schema, path string, number json.Number) {
-	// The members of API bodies that are numbers are small counts; amounts
-	// live in JSON members, which have no schema here. Their bounds are whole.
+	// Numbers with a schema are small counts with whole bounds. Amounts are in JSON
+	// members without a schema.
 	n, err := number.Float64()
 	isRight := err == nil
 	if schema.Type == huma.TypeInteger {
@@ -176,10 +178,20 @@ func join(values []any) string {
 	return strings.Join(texts, ", ")
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// timePattern is the form of RFC 3339. time.Parse alone is more lenient: it accepts an
+// hour of one digit, a decimal comma and an offset of a day.
+var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// patternCache holds the compiled patterns of the schemas. They are part of
-// the program, so it does not grow without end.
+// ParseTime parses an RFC 3339 date and time.
+func ParseTime(text string) (time.Time, error) {
+	if !timePattern.MatchString(text) {
+		return time.Time{}, errors.New("not an RFC 3339 date and time")
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// patternCache caches the compiled patterns of the schemas. Its size is bounded,
+// because the schemas are part of the program.
 type patternCache struct{ compiled sync.Map }
 
 func (c *patternCache) get(pattern string) *regexp.Regexp {

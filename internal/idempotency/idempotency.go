@@ -1,8 +1,8 @@
-// Package idempotency remembers for a day which requests clients made under an
-// Idempotency-Key and what they were answered, so that the same request made
-// again has no further effect (decisions 1.11). A key is taken in the
-// transaction of the effect: either both are there or neither. It must not know
-// HTTP, nor what the requests do.
+// Package idempotency stores which requests clients sent with an Idempotency-Key
+// and how they were answered, so that a repeated request has no further effect
+// (decisions 1.11). A key is stored in the transaction of the request's effect:
+// either both are committed or neither. Package idempotency must not know HTTP or
+// the effects of the requests.
 package idempotency
 
 import (
@@ -23,28 +23,34 @@ import (
 	"tranche/queries"
 )
 
-// ttl is how long a key is remembered.
+// ttl is how long a key is stored.
 const ttl = 24 * time.Hour
 
-// ErrTaken says that another request has taken the key: its answer is to be
-// given instead (Find).
+// ErrTaken is returned if an earlier request has the key. The caller answers with
+// what Find returns.
 var ErrTaken = fault.New(fault.Conflict, "the Idempotency-Key is taken")
 
-// Key names a request of a client.
+// The errors of Find.
+var (
+	ErrUnknown      = errors.New("no request has the Idempotency-Key")
+	ErrOtherRequest = errors.New("the Idempotency-Key belongs to another request")
+	ErrInProgress   = errors.New("the first request with the Idempotency-Key is in progress")
+)
+
+// Key identifies a request of a client.
 type Key struct {
-	TenantID uuid.UUID
-	ClientID uuid.UUID
-	Text     string
-	// Fingerprints are of the whole request.
+	TenantID     uuid.UUID
+	ClientID     uuid.UUID
+	Text         string
 	Fingerprints Fingerprints
 }
 
-// Fingerprints are what may be kept of one request: the first is kept of a new
-// one, all of them are recognised.
+// Fingerprints identify the content of one request, one for each fingerprint key.
+// The first is stored; all of them are compared.
 type Fingerprints [][]byte
 
-// NewFingerprints returns those of a request by its hash: codes under keys, as
-// the hash of a short body can be guessed.
+// NewFingerprints returns the fingerprints of a request with the given hash. They
+// are HMACs, because the hash of a short body could be guessed.
 func NewFingerprints(hash []byte, keys [][]byte) Fingerprints {
 	all := make(Fingerprints, len(keys))
 	for i, key := range keys {
@@ -55,43 +61,40 @@ func NewFingerprints(hash []byte, keys [][]byte) Fingerprints {
 	return all
 }
 
-// Has reports whether a fingerprint that was kept is of the same request.
-func (f Fingerprints) Has(kept []byte) bool {
-	return slices.ContainsFunc(f, func(own []byte) bool { return hmac.Equal(own, kept) })
+func (f Fingerprints) match(stored []byte) bool {
+	return slices.ContainsFunc(f, func(own []byte) bool { return hmac.Equal(own, stored) })
 }
 
-// Answer is what a request was answered: a status and JSON.
+// Answer is an HTTP status and a JSON body.
 type Answer struct {
 	Status int
 	Body   json.RawMessage
 }
 
-// Kept is what is remembered of a request.
-type Kept struct {
-	Fingerprint []byte
-	// Answer is nil where it is made of the result of an execution.
-	Answer *Answer
-	// ExecutionID is that of the execution, Result its stored result; nil while
-	// it has not ended.
-	ExecutionID uuid.UUID
+// Stored is the outcome of an earlier request: either Answer or Result is set.
+type Stored struct {
+	Answer Answer
+	// Result is the stored result of the execution ExecutionID, from which the caller
+	// makes the answer.
 	Result      json.RawMessage
+	ExecutionID uuid.UUID // zero if the key does not belong to an execution
 }
 
-// TakeTx takes a key with the answer of its request, in the transaction of the
-// effect. ErrTaken if it is taken; another transaction that is about to take it
-// is waited for.
-func TakeTx(ctx context.Context, tx pgx.Tx, key *Key, answer Answer) error {
-	return take(ctx, tx, key, queries.IdempotencyKeyInsertParams{Status: new(int16(answer.Status)), Answer: answer.Body})
+// TakeTx stores the key and the answer of its request in the transaction of the
+// effect. It waits for another transaction that takes the same key. If an earlier
+// request has the key, it returns ErrTaken.
+func (k *Key) TakeTx(ctx context.Context, tx pgx.Tx, answer Answer) error {
+	return k.take(ctx, tx, queries.IdempotencyKeyInsertParams{Status: new(int16(answer.Status)), Answer: answer.Body})
 }
 
-// TakeForExecutionTx is TakeTx for a request whose answer is the result of an
-// execution.
-func TakeForExecutionTx(ctx context.Context, tx pgx.Tx, key *Key, executionID uuid.UUID) error {
-	return take(ctx, tx, key, queries.IdempotencyKeyInsertParams{ExecutionID: &executionID})
+// TakeForExecutionTx is like TakeTx for a request whose answer will be the result
+// of an execution.
+func (k *Key) TakeForExecutionTx(ctx context.Context, tx pgx.Tx, executionID uuid.UUID) error {
+	return k.take(ctx, tx, queries.IdempotencyKeyInsertParams{ExecutionID: &executionID})
 }
 
-func take(ctx context.Context, tx pgx.Tx, key *Key, p queries.IdempotencyKeyInsertParams) error {
-	p.TenantID, p.ClientID, p.Key, p.Fingerprint = key.TenantID, key.ClientID, key.Text, key.Fingerprints[0]
+func (k *Key) take(ctx context.Context, tx pgx.Tx, p queries.IdempotencyKeyInsertParams) error {
+	p.TenantID, p.ClientID, p.Key, p.Fingerprint = k.TenantID, k.ClientID, k.Text, k.Fingerprints[0]
 	p.OlderThanSeconds = ttl.Seconds()
 	rows, err := queries.New().IdempotencyKeyInsert(ctx, tx, p)
 	if err != nil {
@@ -103,61 +106,70 @@ func take(ctx context.Context, tx pgx.Tx, key *Key, p queries.IdempotencyKeyInse
 	return nil
 }
 
-// Settle keeps an answer that is given while the execution of
-// TakeForExecutionTx goes on. False says that it has ended meanwhile: its result
-// is the answer.
-func Settle(ctx context.Context, db queries.DBTX, key *Key, executionID uuid.UUID, answer Answer) (bool, error) {
+// Settle stores an answer that is sent before the execution of TakeForExecutionTx
+// has ended. If the execution has ended by then, its result stays the answer and
+// Settle returns ErrTaken.
+func (k *Key) Settle(ctx context.Context, db queries.DBTX, executionID uuid.UUID, answer Answer) error {
 	rows, err := queries.New().IdempotencyKeyAnswer(ctx, db, queries.IdempotencyKeyAnswerParams{
-		TenantID: key.TenantID, ClientID: key.ClientID, Key: key.Text, ExecutionID: executionID,
+		TenantID: k.TenantID, ClientID: k.ClientID, Key: k.Text, ExecutionID: executionID,
 		Status: int16(answer.Status), Answer: answer.Body,
 	})
 	if err != nil {
-		return false, postgres.Translate(fmt.Errorf("keep an answer: %w", err))
+		return postgres.Translate(fmt.Errorf("store the answer of an idempotency key: %w", err))
 	}
-	return rows > 0, nil
-}
-
-// FreezeTx keeps the result of an execution that is about to lose it, for the
-// requests whose answer it is.
-func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) error {
-	err := queries.New().IdempotencyKeyFreeze(ctx, tx, queries.IdempotencyKeyFreezeParams{TenantID: tenantID, ExecutionID: executionID})
-	if err != nil {
-		return fmt.Errorf("keep the result of execution %s: %w", executionID, err)
+	if rows == 0 {
+		return ErrTaken
 	}
 	return nil
 }
 
-// sweepPart is how many keys a statement forgets.
-const sweepPart = 10_000
+// Find returns the outcome of the request that has the key. It returns ErrUnknown
+// if there is none, ErrOtherRequest if the requests differ, and ErrInProgress if
+// the execution of the first request has not ended.
+func (k *Key) Find(ctx context.Context, db queries.DBTX) (Stored, error) {
+	row, err := queries.New().IdempotencyKeyGet(ctx, db, queries.IdempotencyKeyGetParams{
+		TenantID: k.TenantID, ClientID: k.ClientID, Key: k.Text, YoungerThanSeconds: ttl.Seconds(),
+	})
+	stored := Stored{ExecutionID: queries.Value(row.ExecutionID)}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Stored{}, ErrUnknown
+	case err != nil:
+		return Stored{}, postgres.Translate(fmt.Errorf("find an idempotency key: %w", err))
+	case !k.Fingerprints.match(row.Fingerprint):
+		return Stored{}, ErrOtherRequest
+	case row.Status != nil:
+		stored.Answer = Answer{Status: int(*row.Status), Body: row.Answer}
+	case row.Result == nil:
+		return Stored{}, ErrInProgress
+	default:
+		stored.Result = row.Result
+	}
+	return stored, nil
+}
 
-// Sweep forgets the keys that have expired.
+// FreezeTx copies the result of an execution to the keys whose answer it is,
+// before the execution is run again.
+func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) error {
+	err := queries.New().IdempotencyKeyFreeze(ctx, tx, queries.IdempotencyKeyFreezeParams{TenantID: tenantID, ExecutionID: executionID})
+	if err != nil {
+		return fmt.Errorf("store the result of execution %s as an answer: %w", executionID, err)
+	}
+	return nil
+}
+
+// sweepKeysMax is how many keys one statement deletes.
+const sweepKeysMax = 10_000
+
+// Sweep deletes the keys that have expired.
 func Sweep(ctx context.Context, db queries.DBTX) error {
-	err := postgres.ByParts(sweepPart, func(keysMax int32) (int64, error) {
+	err := postgres.ByParts(sweepKeysMax, func(keysMax int32) (int64, error) {
 		return queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
 			OlderThanSeconds: ttl.Seconds(), KeysMax: keysMax,
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("forget idempotency keys: %w", err)
+		return fmt.Errorf("delete expired idempotency keys: %w", err)
 	}
 	return nil
-}
-
-// Find returns what is remembered of the request that took a key; nil if none
-// did.
-func Find(ctx context.Context, db queries.DBTX, key *Key) (*Kept, error) {
-	row, err := queries.New().IdempotencyKeyGet(ctx, db, queries.IdempotencyKeyGetParams{
-		TenantID: key.TenantID, ClientID: key.ClientID, Key: key.Text, YoungerThanSeconds: ttl.Seconds(),
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, postgres.Translate(fmt.Errorf("find an idempotency key: %w", err))
-	}
-	kept := &Kept{Fingerprint: row.Fingerprint, Result: row.Result, ExecutionID: queries.Value(row.ExecutionID)}
-	if row.Status != nil {
-		kept.Answer = &Answer{Status: int(*row.Status), Body: row.Answer}
-	}
-	return kept, nil
 }

@@ -19,8 +19,8 @@ func newKey(t *testing.T) *idempotency.Key {
 	return &idempotency.Key{TenantID: pgtest.NewID(t), ClientID: pgtest.NewID(t), Text: "k", Fingerprints: idempotency.NewFingerprints([]byte("request"), [][]byte{[]byte("key")})}
 }
 
-// insertExecution inserts an execution and its payload; an empty result leaves
-// it running.
+// insertExecution inserts an execution and its payload. It is running if the result is
+// empty, otherwise completed.
 func insertExecution(t *testing.T, tx pgx.Tx, tenantID uuid.UUID, result string) uuid.UUID {
 	t.Helper()
 	id := pgtest.NewID(t)
@@ -32,66 +32,74 @@ func insertExecution(t *testing.T, tx pgx.Tx, tenantID uuid.UUID, result string)
 	return id
 }
 
-func TestKeyIsTakenOnce(t *testing.T) {
+// setAge sets the age of the keys of a tenant.
+func setAge(t *testing.T, tx pgx.Tx, key *idempotency.Key, interval string) {
+	t.Helper()
+	_, err := tx.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::text::interval WHERE tenant_id = $1`, key.TenantID, interval)
+	require.NoError(t, err)
+}
+
+func setResult(t *testing.T, tx pgx.Tx, executionID uuid.UUID, result string) {
+	t.Helper()
+	_, err := tx.Exec(t.Context(), `UPDATE execution_payloads SET result = $2::text::json WHERE execution_id = $1`, executionID, result)
+	require.NoError(t, err)
+}
+
+func TestTakeTxTwice(t *testing.T) {
 	t.Parallel()
 	tx, key := pgtest.Tx(t), newKey(t)
-	kept, err := idempotency.Find(t.Context(), tx, key)
-	require.NoError(t, err)
-	require.Nil(t, kept)
+	_, err := key.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrUnknown)
 
 	answer := idempotency.Answer{Status: 202, Body: []byte(`{"n":1.10}`)}
-	require.NoError(t, idempotency.TakeTx(t.Context(), tx, key, answer))
-	require.ErrorIs(t, idempotency.TakeTx(t.Context(), tx, key, answer), idempotency.ErrTaken)
-	kept, err = idempotency.Find(t.Context(), tx, key)
+	require.NoError(t, key.TakeTx(t.Context(), tx, answer))
+	require.ErrorIs(t, key.TakeTx(t.Context(), tx, answer), idempotency.ErrTaken)
+	stored, err := key.Find(t.Context(), tx)
 	require.NoError(t, err)
-	require.Equal(t, &idempotency.Kept{Fingerprint: key.Fingerprints[0], Answer: &answer}, kept)
+	require.Equal(t, idempotency.Stored{Answer: answer}, stored)
+
+	different := *key
+	different.Fingerprints = idempotency.NewFingerprints([]byte("other"), [][]byte{[]byte("key")})
+	_, err = different.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrOtherRequest)
 
 	other := *key
 	other.ClientID = pgtest.NewID(t)
-	kept, err = idempotency.Find(t.Context(), tx, &other)
-	require.NoError(t, err)
-	require.Nil(t, kept, "a key is the client's own")
-	require.NoError(t, idempotency.TakeTx(t.Context(), tx, &other, answer))
+	_, err = other.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrUnknown, "a key belongs to one client")
+	require.NoError(t, other.TakeTx(t.Context(), tx, answer))
 }
 
 func TestKeyExpires(t *testing.T) {
 	t.Parallel()
 	tx, key := pgtest.Tx(t), newKey(t)
 	answer := idempotency.Answer{Status: 200, Body: []byte(`{}`)}
-	age := func(interval string) {
-		_, err := tx.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::text::interval WHERE tenant_id = $1`, key.TenantID, interval)
-		require.NoError(t, err)
-	}
-	require.NoError(t, idempotency.TakeTx(t.Context(), tx, key, answer))
-	age("23 hours 59 minutes")
+	require.NoError(t, key.TakeTx(t.Context(), tx, answer))
+	setAge(t, tx, key, "23 hours 59 minutes")
 	require.NoError(t, idempotency.Sweep(t.Context(), tx))
-	require.ErrorIs(t, idempotency.TakeTx(t.Context(), tx, key, answer), idempotency.ErrTaken)
-	age("24 hours 1 second")
-	kept, err := idempotency.Find(t.Context(), tx, key)
-	require.NoError(t, err)
-	require.Nil(t, kept)
-	require.NoError(t, idempotency.TakeTx(t.Context(), tx, key, answer), "it can be taken anew")
-	age("24 hours 1 second")
+	require.ErrorIs(t, key.TakeTx(t.Context(), tx, answer), idempotency.ErrTaken)
+	setAge(t, tx, key, "24 hours 1 second")
+	_, err := key.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrUnknown)
+	require.NoError(t, key.TakeTx(t.Context(), tx, answer), "an expired key can be used again")
+	setAge(t, tx, key, "24 hours 1 second")
 	require.NoError(t, idempotency.Sweep(t.Context(), tx))
-	var n int
-	require.NoError(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE tenant_id = $1`, key.TenantID).Scan(&n))
-	require.Zero(t, n)
+	require.Zero(t, pgtest.Count(t, tx, "idempotency_keys", "tenant_id = $1", key.TenantID))
 }
 
-// sweeps notes how many keys each statement forgets.
+// sweeps records how many keys each statement deletes.
 type sweeps struct {
 	queries.DBTX
-	forgotten []int64
+	deleted []int64
 }
 
 func (s *sweeps) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := s.DBTX.Exec(ctx, sql, args...)
-	s.forgotten = append(s.forgotten, tag.RowsAffected())
+	s.deleted = append(s.deleted, tag.RowsAffected())
 	return tag, err
 }
 
-// However many keys have expired, no statement forgets more than some of them.
-func TestKeysAreForgottenByParts(t *testing.T) {
+func TestSweepLimitsEachStatement(t *testing.T) {
 	t.Parallel()
 	pool, key := pgtest.Pool(t), newKey(t)
 	_, err := pool.Exec(t.Context(), `INSERT INTO idempotency_keys (tenant_id, client_id, key, fingerprint, status, answer, created_at)
@@ -99,55 +107,53 @@ func TestKeysAreForgottenByParts(t *testing.T) {
 	require.NoError(t, err)
 	s := &sweeps{DBTX: pool}
 	require.NoError(t, idempotency.Sweep(t.Context(), s))
-	require.Equal(t, []int64{10_000, 2_500}, s.forgotten)
+	require.Equal(t, []int64{10_000, 2_500}, s.deleted)
 }
 
-// The answer of an execution is its result, as it was first; what was answered
-// before it ended stays the answer.
-func TestAnswerOfAnExecution(t *testing.T) {
+// After two retries of the execution the answer is still its first result.
+func TestStoredResultIsFrozen(t *testing.T) {
 	t.Parallel()
 	tx, key := pgtest.Tx(t), newKey(t)
-	find := func(key *idempotency.Key) *idempotency.Kept {
-		kept, err := idempotency.Find(context.Background(), tx, key)
-		require.NoError(t, err)
-		return kept
-	}
 	ended := insertExecution(t, tx, key.TenantID, `{"statusCode":422}`)
-	require.NoError(t, idempotency.TakeForExecutionTx(t.Context(), tx, key, ended))
-	require.JSONEq(t, `{"statusCode":422}`, string(find(key).Result))
-	settled, err := idempotency.Settle(t.Context(), tx, key, ended, idempotency.Answer{Status: 202, Body: []byte(`{}`)})
-	require.NoError(t, err)
-	require.False(t, settled, "it has ended: its result is the answer")
-	for _, result := range []string{`{"statusCode":200}`, `{"statusCode":502}`} { // of two retries
+	require.NoError(t, key.TakeForExecutionTx(t.Context(), tx, ended))
+	err := key.Settle(t.Context(), tx, ended, idempotency.Answer{Status: 202, Body: []byte(`{}`)})
+	require.ErrorIs(t, err, idempotency.ErrTaken, "the execution has ended: its result is the answer")
+	for _, result := range []string{`{"statusCode":200}`, `{"statusCode":502}`} {
 		require.NoError(t, idempotency.FreezeTx(t.Context(), tx, key.TenantID, ended))
-		_, err = tx.Exec(t.Context(), `UPDATE execution_payloads SET result = $2::text::json WHERE execution_id = $1`, ended, result)
+		setResult(t, tx, ended, result)
+		stored, err := key.Find(t.Context(), tx)
 		require.NoError(t, err)
-		require.JSONEq(t, `{"statusCode":422}`, string(find(key).Result))
+		require.JSONEq(t, `{"statusCode":422}`, string(stored.Result))
 	}
+}
 
-	early := *key
-	early.Text = "early"
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	tx, key := pgtest.Tx(t), newKey(t)
 	running := insertExecution(t, tx, key.TenantID, "")
-	require.NoError(t, idempotency.TakeForExecutionTx(t.Context(), tx, &early, running))
-	require.Nil(t, find(&early).Result, "in progress")
+	require.NoError(t, key.TakeForExecutionTx(t.Context(), tx, running))
+	_, err := key.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrInProgress)
 	accepted := idempotency.Answer{Status: 202, Body: []byte(`{"status":"running"}`)}
-	settled, err = idempotency.Settle(t.Context(), tx, &early, running, accepted)
+	require.NoError(t, key.Settle(t.Context(), tx, running, accepted))
+	err = key.Settle(t.Context(), tx, running, idempotency.Answer{Status: 202, Body: []byte(`{}`)})
+	require.ErrorIs(t, err, idempotency.ErrTaken, "the first answer stays")
+	setResult(t, tx, running, `{}`)
+	stored, err := key.Find(t.Context(), tx)
 	require.NoError(t, err)
-	require.True(t, settled)
-	settled, err = idempotency.Settle(t.Context(), tx, &early, running, idempotency.Answer{Status: 202, Body: []byte(`{}`)})
-	require.NoError(t, err)
-	require.False(t, settled, "it has its answer")
-	_, err = tx.Exec(t.Context(), `UPDATE execution_payloads SET result = '{}' WHERE execution_id = $1`, running)
-	require.NoError(t, err)
-	require.Equal(t, &accepted, find(&early).Answer)
+	require.Equal(t, idempotency.Stored{Answer: accepted, ExecutionID: running}, stored)
+}
 
-	// A key that is taken anew has nothing left of the first request.
-	_, err = tx.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second' WHERE tenant_id = $1`, key.TenantID)
-	require.NoError(t, err)
-	another := insertExecution(t, tx, key.TenantID, "")
-	require.NoError(t, idempotency.TakeForExecutionTx(t.Context(), tx, key, another))
-	settled, err = idempotency.Settle(t.Context(), tx, key, running, accepted)
-	require.NoError(t, err)
-	require.False(t, settled, "it is another execution's")
-	require.Equal(t, &idempotency.Kept{Fingerprint: key.Fingerprints[0], ExecutionID: another}, find(key))
+func TestExpiredKeyKeepsNothingOfTheFirstRequest(t *testing.T) {
+	t.Parallel()
+	tx, key := pgtest.Tx(t), newKey(t)
+	first := insertExecution(t, tx, key.TenantID, `{"statusCode":422}`)
+	require.NoError(t, key.TakeForExecutionTx(t.Context(), tx, first))
+	setAge(t, tx, key, "24 hours 1 second")
+	second := insertExecution(t, tx, key.TenantID, "")
+	require.NoError(t, key.TakeForExecutionTx(t.Context(), tx, second))
+	err := key.Settle(t.Context(), tx, first, idempotency.Answer{Status: 202, Body: []byte(`{}`)})
+	require.ErrorIs(t, err, idempotency.ErrTaken, "the key belongs to the second execution")
+	_, err = key.Find(t.Context(), tx)
+	require.ErrorIs(t, err, idempotency.ErrInProgress)
 }

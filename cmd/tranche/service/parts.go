@@ -21,6 +21,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/httpapi"
 	"tranche/internal/logging"
 	"tranche/internal/schedule"
 	"tranche/internal/secret"
@@ -100,15 +101,19 @@ func (s *Service) assemble() error {
 		}
 	}
 	s.handler = api.New(api.Config{
-		Log: s.config.Log, Clock: s.config.Clock,
-		Verify: s.identity.Verify, Admit: s.identity.Admit, Refused: s.refusals.Count, Answered: s.metrics.Request, TrustedProxies: s.config.TrustedProxies,
+		HTTP: httpapi.Config{
+			Log: s.config.Log, Clock: s.config.Clock,
+			Verify: s.identity.Verify, Admit: s.identity.Admit, Denied: s.refusals.Count, Answered: s.metrics.Request,
+			TrustedProxies:  s.config.TrustedProxies,
+			FingerprintKeys: s.config.Keys.DeriveAll("fingerprints of requests"),
+			Pool:            s.pools.API,
+		},
 		Ready: s.readiness(), HealthOnly: s.config.Role == RoleWorker,
 		Identity: s.identity, Catalog: p.catalog, Executions: p.requests.executions,
 		Callbacks: s.callbacks(), Secrets: secrets,
 		Batches: p.requests.batches, Schedules: p.requests.schedules, Consents: p.requests.consents, Store: p.requests.store,
-		FingerprintKeys: s.config.Keys.DeriveAll("fingerprints of requests"),
-		Signer:          storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
-		Pool:            s.pools.API,
+		Signer: storage.NewSigner(s.config.Keys.Derive("signed addresses"), s.config.BaseURL, s.config.Clock),
+		Pool:   s.pools.API,
 	})
 	return nil
 }

@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"context"
@@ -15,34 +15,34 @@ import (
 	"tranche/internal/identity"
 )
 
-// Headers of rate limits (draft-ietf-httpapi-ratelimit-headers).
+// The headers of draft-ietf-httpapi-ratelimit-headers.
 const (
 	limitPolicyHeader = "RateLimit-Policy"
 	limitHeader       = "RateLimit"
 	limitWindow       = time.Minute
 )
 
-// limitRate counts a request against the limit of the tenant and the
-// operation's category, before its body is read. Callers without a token have
-// no tenant to count for; the token endpoint has limits of its own.
+// limitRate counts a request against the tenant's rate limit for the category of the
+// operation, before the body is read. A request without a token has no tenant; the
+// token endpoint has limits of its own.
 func (s *Server) limitRate(ctx huma.Context, next func(huma.Context)) {
 	op := declared(ctx.Operation())
-	if op.scope == "" || op.category == "" || s.config.Admit == nil {
+	if op.Scope == "" || op.Category == "" || s.config.Admit == nil {
 		next(ctx)
 		return
 	}
 	_, w := humachi.Unwrap(ctx)
-	if err := s.admit(ctx.Context(), w.Header(), op.category); err != nil {
-		s.refuse(ctx, s.problem(ctx.Context(), err))
+	if err := s.admit(ctx.Context(), w.Header(), op.Category); err != nil {
+		s.reject(ctx, err)
 		return
 	}
 	next(ctx)
 }
 
-// admit counts a request of the principal of ctx and says in the headers of its
-// answer what is left. Over the limit it returns fault.RateLimited.
+// admit counts a request of the principal of ctx and reports the rest of the limit in
+// the headers. It returns fault.RateLimited if the limit is exceeded.
 func (s *Server) admit(ctx context.Context, header http.Header, c identity.LimitCategory) error {
-	allowance, err := s.config.Admit(ctx, principal(ctx), c)
+	allowance, err := s.config.Admit(ctx, Principal(ctx), c)
 	if err != nil && !errors.Is(err, fault.RateLimited) {
 		return err
 	}
@@ -53,27 +53,27 @@ func (s *Server) admit(ctx context.Context, header http.Header, c identity.Limit
 	return err
 }
 
-// limitHeaders documents the headers.
+// limitHeaders returns the headers as components of the document.
 func limitHeaders() map[string]*huma.Header {
 	return map[string]*huma.Header{
 		"RateLimitPolicy": {
-			Description: "The limit that the request counted against: its category in quotes, q requests in any w seconds. Absent where the tenant is not limited.",
+			Description: "The rate limit that the request counted against: its category in quotes, `q` requests in any `w` seconds. Absent if the tenant has no limit.",
 			Schema:      &huma.Schema{Type: huma.TypeString}, Example: `"single";q=50;w=60`,
 		},
 		"RateLimit": {
-			Description: "What is left of it: r requests now, one more in t seconds.",
+			Description: "What is left of the rate limit: `r` requests now, and one more in `t` seconds.",
 			Schema:      &huma.Schema{Type: huma.TypeString}, Example: `"single";r=49;t=60`,
 		},
 	}
 }
 
-// documentLimit adds the headers to an answer.
+// documentLimit adds the headers to a response.
 func documentLimit(response *huma.Response) {
 	response.Headers[limitPolicyHeader] = &huma.Header{Ref: "#/components/headers/RateLimitPolicy"}
 	response.Headers[limitHeader] = &huma.Header{Ref: "#/components/headers/RateLimit"}
 }
 
-// wholeSeconds rounds up: whoever waits so long has waited long enough.
+// wholeSeconds rounds up, so that a caller that waits so long waits long enough.
 func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -112,11 +112,11 @@ func TestRefusalsAreCounted(t *testing.T) {
 		return got
 	}
 	require.Empty(t, cmp.Diff(map[kind]int64{
-		{403, "the token lacks the scope workflows:write"}:          3,
+		{403, "the token does not have the scope workflows:write"}:  3,
 		{403, "the member tenant must name the token's own tenant"}: 1,
 	}, counts(tenant.ID)))
 	require.Empty(t, cmp.Diff(map[kind]int64{
-		{401, "a bearer token is required"}:                 3,
+		{401, "the request has no bearer token"}:            3,
 		{401, "the access token is invalid or has expired"}: 3,
 		{401, "the client id or the secret is wrong"}:       1,
 		{403, "the signature of this address is not valid"}: 1,

@@ -138,7 +138,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		if err := decoder.Decode(&output); err != nil {
 			return nil, fmt.Errorf("read the output of execution %s: %w", id, err)
 		}
-		state.Conclude(output)
+		state.RestoreOutput(output)
 	}
 	retryable, reason := execution.Retryable(engine.Status(row.Status), row.BatchID != nil)
 	return &executionStateOutput{Body: ExecutionState{

@@ -115,7 +115,7 @@ func testCursor(t *testing.T, s *apitest.Service) {
 		"/v1/executions", "/v1/execution-batches", "/v1/execution-batches/" + unknownID + "/items", "/v1/authorizations",
 	} {
 		problem := admin.Get(t, list+"?cursor="+first.Text("pagination.nextCursor")).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "cursor")
-		require.Equal(t, "is not a cursor of this list", problem.Details[0].Message)
+		require.Equal(t, "is not a cursor of this list; send the nextCursor of the previous response", problem.Details[0].Message)
 	}
 }
 

@@ -22,7 +22,7 @@ var docsFiles embed.FS
 // serveDocs serves the page that shows the document at /docs and /docs/, and its files
 // below /docs/.
 func (s *Server) serveDocs() {
-	library := v5emb.New("", documentPath, docsPath+"/")
+	own, library := http.FileServerFS(docsFiles), v5emb.New("", documentPath, docsPath+"/")
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", docsPolicy)
 		asset := &assetWriter{ResponseWriter: w}
@@ -30,7 +30,7 @@ func (s *Server) serveDocs() {
 		case docsPath, docsPath + "/":
 			http.ServeFileFS(asset, r, docsFiles, "docs/index.html")
 		case docsPath + "/page.css", docsPath + "/page.js":
-			http.ServeFileFS(asset, r, docsFiles, r.URL.Path[1:])
+			own.ServeHTTP(asset, r)
 		default:
 			library.ServeHTTP(asset, r)
 		}

@@ -136,6 +136,7 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	return p
 }
 
+// ProblemDetails converts the details of a fault.
 func ProblemDetails(details []fault.Detail) []ProblemDetail {
 	answered := make([]ProblemDetail, len(details))
 	for i, d := range details {

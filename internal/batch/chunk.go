@@ -47,29 +47,23 @@ type checkedPortion struct {
 // validates them and writes what is to be stored.
 func (p *portion) check(plan *workflow.Plan) (checkedPortion, error) {
 	columns, items := newColumnSet(p.columns...), make([]checked, len(p.items))
-	var rows itemfile.RowWriter
 	for i := range p.items {
 		it := &p.items[i]
-		isWritten := rows.Write(it) // its leaves are columns that the source declares
-		if !isWritten {
-			it.Read()
-		}
+		it.Read()
 		faults := it.Faults
 		if !it.IsBroken {
 			var filled map[string]any
 			filled, faults = execution.CheckInput(plan, it.Input)
 			if faults = merge(it.Faults, faults); len(faults) == 0 {
-				it.Input, isWritten = filled, isWritten && !plan.FillsDefaults() // what is written is without them
+				it.Input = filled
 			}
 		}
-		var err error
-		if !isWritten {
-			columns.addLeaves(it.Input)
-			if rows.Text, err = exactjson.Append(rows.Text[:0], it.Input); err != nil {
-				return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
-			}
+		columns.addLeaves(it.Input)
+		text, err := exactjson.Encode(it.Input)
+		if err != nil {
+			return checkedPortion{}, fmt.Errorf("write item %d of its portion: %w", i, err)
 		}
-		items[i] = checked{fileName: it.FileName, row: it.Row, borrowerID: queries.Value(execution.BorrowerOf(it.Input)), input: string(rows.Text)}
+		items[i] = checked{fileName: it.FileName, row: it.Row, borrowerID: queries.Value(execution.BorrowerOf(it.Input)), input: string(text)}
 		if len(faults) > 0 {
 			if items[i].result, err = refusal(it, faults); err != nil {
 				return checkedPortion{}, err

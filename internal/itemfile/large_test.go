@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,4 +125,34 @@ func liveHeap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// Rows that wait to be checked keep their own cells only. The test measures the heap of
+// the process, so it is not parallel.
+func TestWaitingRowsUseLittleMemory(t *testing.T) {
+	const rows, most = 10, 640 << 10
+	for name, file := range map[string]string{
+		"empty cells at the end": "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"\n", rows),
+		"cells too many":         "name\n" + strings.Repeat("x"+strings.Repeat(",", 200_000)+"y\n", rows),
+		"long cells":             "name,note\n" + strings.Repeat("x,"+strings.Repeat("y", 500_000)+"\n", rows),
+	} {
+		r, err := Open("a.csv", strings.NewReader(file), loanSchema)
+		require.NoError(t, err)
+		before, items := uint64(0), make([]Item, rows)
+		for i := range items {
+			items[i], err = r.Next()
+			require.NoError(t, err)
+			switch {
+			case i == 0:
+				before = liveHeap() // with what the reader itself needs for such rows
+			case name == "long cells":
+				items[i-1] = Item{} // as when its page is over
+			}
+		}
+		grown := max(liveHeap(), before) - before
+		t.Logf("%s: %d bytes", name, grown)
+		require.Less(t, grown, uint64(most), name)
+		require.Equal(t, rows+1, items[rows-1].Row)
+		runtime.KeepAlive(r) // and the file, which was there before
+	}
 }

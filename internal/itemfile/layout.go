@@ -14,8 +14,6 @@ type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
 	nested  []nesting
-	members []member // of the inputs of regular rows, in the order in which they are written; nil if no row is taken for one
-	objects int      // how many objects are within such an input
 }
 
 // ignoredPrefix begins the names of columns that are not read (decisions 6.7).
@@ -76,7 +74,6 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 	if len(l.columns) == 0 {
 		return nil, &Error{File: fileName, Row: 1, Reason: "no column has a name that is read"}
 	}
-	l.findMembers()
 	return l, nil
 }
 

@@ -59,9 +59,6 @@ func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail)
 	return object, nil
 }
 
-// FillsDefaults reports whether CheckInput may return another input than it was given.
-func (p *Plan) FillsDefaults() bool { return p.schema.defaults }
-
 // schema compiles the schema at path (decisions 3.5). Nothing is ever loaded: a
 // $ref stays inside the document.
 func (c *compiler) schema(path string, document map[string]any) *schema {

@@ -8,13 +8,13 @@ import (
 
 	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // keyed makes a service have these master keys, the first of which seals.
 func keyed(t *testing.T, keys string) func(*service.Config) {
 	t.Helper()
-	ring, err := seal.Parse(keys)
+	ring, err := secret.ParseKeys(keys)
 	require.NoError(t, err)
 	return func(c *service.Config) { c.Keys = ring }
 }
@@ -23,7 +23,7 @@ func keyed(t *testing.T, keys string) func(*service.Config) {
 // processes with the new key in front take it, and count on.
 func TestConsentOutlivesTheMasterKey(t *testing.T) {
 	t.Parallel()
-	older, newer := seal.Generate(), seal.Generate()
+	older, newer := secret.GenerateKey(), secret.GenerateKey()
 	d := openDesk(t, keyed(t, older))
 	s := d.signer(t)
 	otpID, code := s.start(t, "rotation@example.com")

@@ -16,7 +16,7 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 func key(text string) apitest.Header {
@@ -127,9 +127,9 @@ func TestIdempotencyKeys(t *testing.T) {
 // is recognised after the master key was replaced.
 func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	t.Parallel()
-	master := seal.Generate()
-	keys := func(text string) *seal.Keyring {
-		ring, err := seal.Parse(text)
+	master := secret.GenerateKey()
+	keys := func(text string) *secret.Keyring {
+		ring, err := secret.ParseKeys(text)
 		require.NoError(t, err)
 		return ring
 	}
@@ -148,7 +148,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	require.NotEqual(t, h.Sum(nil), kept, "a hash without a key can be guessed")
 
 	changed := apitest.Start(t, func(c *service.Config) {
-		c.DatabaseURL, c.Keys = s.DatabaseURL, keys(seal.Generate()+","+master)
+		c.DatabaseURL, c.Keys = s.DatabaseURL, keys(secret.GenerateKey()+","+master)
 	}).WithToken(c.Token)
 	require.Equal(t, first.Body, changed.Post(t, execute, apitest.Raw(`{"a":1}`), key("one")).Expect(http.StatusOK).Body)
 	changed.Post(t, execute, apitest.Raw(`{"a":2}`), key("one")).Expect(http.StatusUnprocessableEntity)

@@ -15,7 +15,7 @@ const sysDatabaseIsReadOnly = `-- name: SysDatabaseIsReadOnly :one
 SELECT current_setting('transaction_read_only') = 'on' AS is_read_only
 `
 
-// So is one that is a standby, and one whose operator or provider stopped writes.
+// A database is read-only if it is a standby, or if its operator or provider stopped writes.
 func (q *Queries) SysDatabaseIsReadOnly(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, sysDatabaseIsReadOnly)
 	var is_read_only bool
@@ -23,22 +23,7 @@ func (q *Queries) SysDatabaseIsReadOnly(ctx context.Context, db DBTX) (bool, err
 	return is_read_only, err
 }
 
-const sysJobSetPriority = `-- name: SysJobSetPriority :exec
-UPDATE river.river_job SET priority = $1 WHERE id = $2 AND state = 'running'
-`
-
-type SysJobSetPriorityParams struct {
-	Priority int16
-	ID       int64
-}
-
-// Of a job that runs, for when it is available again: the least goes first.
-func (q *Queries) SysJobSetPriority(ctx context.Context, db DBTX, arg SysJobSetPriorityParams) error {
-	_, err := db.Exec(ctx, sysJobSetPriority, arg.Priority, arg.ID)
-	return err
-}
-
-const sysJobsOfDeadProcesses = `-- name: SysJobsOfDeadProcesses :many
+const sysJobRequeueAbandoned = `-- name: SysJobRequeueAbandoned :many
 UPDATE river.river_job SET id = DEFAULT, state = 'available', scheduled_at = now()
 WHERE id IN (
     SELECT j.id FROM river.river_job j
@@ -56,29 +41,29 @@ WHERE id IN (
 RETURNING COALESCE((args ->> 'execution_id')::uuid, '00000000-0000-0000-0000-000000000000'::uuid)::uuid AS execution_id
 `
 
-type SysJobsOfDeadProcessesParams struct {
+type SysJobRequeueAbandonedParams struct {
 	ProcessIds       []string
-	IsUnheard        bool
+	IncludesExpired  bool
 	AskerID          string
 	LostAfterSeconds float64
-	WorkedOn         []int64
+	RunningJobs      []int64
 	DeadAfterSeconds float64
 }
 
-// Gives back the running jobs of the given processes; where is_unheard says so, also
-// of those that have not been heard of for the given number of seconds, and of
-// those that nobody knows, and those of the asker that it does not work on: the
-// answer that would have brought them was lost, or what came of them is not told.
-// It returns the execution of each, or the nil UUID.
-// Each gets another id: River asks for nothing but the id when a job is said to have
-// ended, and who was only asleep would end the job of whoever has it by then.
-func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, arg SysJobsOfDeadProcessesParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, sysJobsOfDeadProcesses,
+// Makes the running jobs of the given processes available again. If includes_expired is
+// set, it includes the jobs of processes without a heartbeat in dead_after_seconds, the
+// jobs of unknown processes, and jobs of the asker that it does not run: it did not receive
+// the response that assigned them, or their end was not recorded. It returns the execution
+// of each job, or the nil UUID.
+// Each job gets a new id. River completes a job by its id alone, so a suspended process
+// that continues would otherwise complete the job of the process that has it by then.
+func (q *Queries) SysJobRequeueAbandoned(ctx context.Context, db DBTX, arg SysJobRequeueAbandonedParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysJobRequeueAbandoned,
 		arg.ProcessIds,
-		arg.IsUnheard,
+		arg.IncludesExpired,
 		arg.AskerID,
 		arg.LostAfterSeconds,
-		arg.WorkedOn,
+		arg.RunningJobs,
 		arg.DeadAfterSeconds,
 	)
 	if err != nil {
@@ -99,18 +84,19 @@ func (q *Queries) SysJobsOfDeadProcesses(ctx context.Context, db DBTX, arg SysJo
 	return items, nil
 }
 
-const sysProcessBeat = `-- name: SysProcessBeat :exec
-INSERT INTO processes (id, role) VALUES ($1, $2)
-ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()
+const sysJobSetPriority = `-- name: SysJobSetPriority :exec
+UPDATE river.river_job SET priority = $1 WHERE id = $2 AND state = 'running'
 `
 
-type SysProcessBeatParams struct {
-	ID   uuid.UUID
-	Role string
+type SysJobSetPriorityParams struct {
+	Priority int16
+	ID       int64
 }
 
-func (q *Queries) SysProcessBeat(ctx context.Context, db DBTX, arg SysProcessBeatParams) error {
-	_, err := db.Exec(ctx, sysProcessBeat, arg.ID, arg.Role)
+// Sets the priority that a running job has when it is available again. The lowest number
+// runs first.
+func (q *Queries) SysJobSetPriority(ctx context.Context, db DBTX, arg SysJobSetPriorityParams) error {
+	_, err := db.Exec(ctx, sysJobSetPriority, arg.Priority, arg.ID)
 	return err
 }
 
@@ -123,92 +109,70 @@ func (q *Queries) SysProcessDelete(ctx context.Context, db DBTX, id uuid.UUID) e
 	return err
 }
 
-const sysProcessEnd = `-- name: SysProcessEnd :many
-UPDATE processes p SET heartbeat_at = now() - make_interval(secs => $1::float8)
-FROM (SELECT unnest($3::uuid[]) AS id) AS asked
-WHERE p.id = asked.id AND CASE
-    WHEN p.heartbeat_at < now() - make_interval(secs => $2::float8)
-        AND p.heartbeat_at > now() - make_interval(secs => $1::float8)
-    THEN pg_try_advisory_xact_lock(hashtextextended(CAST(asked.id AS text), 0)) END
-RETURNING p.id
-`
-
-type SysProcessEndParams struct {
-	DeadAfterSeconds float64
-	SilentSeconds    float64
-	Ids              []uuid.UUID
-}
-
-// Makes it known that processes are dead whose session has ended.
-func (q *Queries) SysProcessEnd(ctx context.Context, db DBTX, arg SysProcessEndParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, sysProcessEnd, arg.DeadAfterSeconds, arg.SilentSeconds, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []uuid.UUID{}
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sysProcessForget = `-- name: SysProcessForget :exec
+const sysProcessDeleteExpired = `-- name: SysProcessDeleteExpired :exec
 DELETE FROM processes WHERE heartbeat_at < now() - interval '1 hour'
 `
 
-// The rows of dead processes are kept for an hour for whoever looks.
-func (q *Queries) SysProcessForget(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, sysProcessForget)
+// The rows of dead processes remain for an hour, for operators.
+func (q *Queries) SysProcessDeleteExpired(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, sysProcessDeleteExpired)
+	return err
+}
+
+const sysProcessHeartbeat = `-- name: SysProcessHeartbeat :exec
+INSERT INTO processes (id, role) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp()
+`
+
+type SysProcessHeartbeatParams struct {
+	ID   uuid.UUID
+	Role string
+}
+
+func (q *Queries) SysProcessHeartbeat(ctx context.Context, db DBTX, arg SysProcessHeartbeatParams) error {
+	_, err := db.Exec(ctx, sysProcessHeartbeat, arg.ID, arg.Role)
 	return err
 }
 
 const sysProcessListDead = `-- name: SysProcessListDead :many
 WITH silent AS MATERIALIZED (
-    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => $3::float8) AS is_heard,
+    SELECT p.id, p.heartbeat_at > now() - make_interval(secs => $3::float8) AS is_fresh,
         p.heartbeat_at > GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) AS had_session
     FROM processes p
     WHERE p.heartbeat_at < now() - make_interval(secs => $4::float8)
       AND p.heartbeat_at > now() - make_interval(secs => $3::float8) - make_interval(secs => $5::float8)
 )
 SELECT s.id FROM silent s
-WHERE CASE WHEN s.is_heard
+WHERE CASE WHEN s.is_fresh
     THEN ($1::boolean OR $2::boolean AND s.had_session)
         AND pg_try_advisory_xact_lock(hashtextextended(CAST(s.id AS text), 0))
     ELSE $1 END
 `
 
 type SysProcessListDeadParams struct {
-	IsSteady         bool
-	IsFirstSession   bool
-	DeadAfterSeconds float64
-	SilentSeconds    float64
-	SinceLookSeconds float64
+	IsSteady                bool
+	IsFirstSession          bool
+	DeadAfterSeconds        float64
+	SessionDeadAfterSeconds float64
+	SinceSweepSeconds       float64
 }
 
-// Processes that have died and may have left work; package process has the timeline.
-// A process that was heard of within dead_after_seconds is dead if its session has ended,
-// so that its lock is free: one that only lost its connection has another before it is
-// silent for silent_seconds. Not so where the server was away, when all have lost theirs.
-// So the asker must be steady; or it must still have its first session, and the process
-// must have been heard of since the server began to take sessions: since its start, or its
-// recovery from a crash, which sets its statistics back.
-// A process that was not heard of for dead_after_seconds is dead if the asker is steady.
-// Those of which that was so at the asker's last look were found then.
+// Lists processes that have died and may have left work. Package liveness has the timeline.
+// A process with a heartbeat within dead_after_seconds is dead if its session has ended, so
+// that its lock is free: a process that only lost its connection has a new one before its
+// heartbeat is session_dead_after_seconds old. After an outage of the server, all sessions
+// have ended. So the asker must be steady. Or it must still have its first session, and the
+// process must have written a heartbeat since the server began to accept sessions: since
+// its start, or since its recovery from a crash, which resets its statistics.
+// A process with an older heartbeat is dead if the asker is steady. The last sweep of the
+// asker found those that were dead then.
 func (q *Queries) SysProcessListDead(ctx context.Context, db DBTX, arg SysProcessListDeadParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysProcessListDead,
 		arg.IsSteady,
 		arg.IsFirstSession,
 		arg.DeadAfterSeconds,
-		arg.SilentSeconds,
-		arg.SinceLookSeconds,
+		arg.SessionDeadAfterSeconds,
+		arg.SinceSweepSeconds,
 	)
 	if err != nil {
 		return nil, err
@@ -232,10 +196,47 @@ const sysProcessLock = `-- name: SysProcessLock :one
 SELECT pg_try_advisory_lock(hashtextextended(CAST($1::uuid AS text), 0)) AS is_locked
 `
 
-// Holds a lock for as long as this session lasts: it ends with the process.
+// Takes a lock that lasts as long as this session. The session ends with the process.
 func (q *Queries) SysProcessLock(ctx context.Context, db DBTX, id uuid.UUID) (bool, error) {
 	row := db.QueryRow(ctx, sysProcessLock, id)
 	var is_locked bool
 	err := row.Scan(&is_locked)
 	return is_locked, err
+}
+
+const sysProcessMarkDead = `-- name: SysProcessMarkDead :many
+UPDATE processes p SET heartbeat_at = now() - make_interval(secs => $1::float8)
+FROM (SELECT unnest($3::uuid[]) AS id) AS asked
+WHERE p.id = asked.id AND CASE
+    WHEN p.heartbeat_at < now() - make_interval(secs => $2::float8)
+        AND p.heartbeat_at > now() - make_interval(secs => $1::float8)
+    THEN pg_try_advisory_xact_lock(hashtextextended(CAST(asked.id AS text), 0)) END
+RETURNING p.id
+`
+
+type SysProcessMarkDeadParams struct {
+	DeadAfterSeconds        float64
+	SessionDeadAfterSeconds float64
+	Ids                     []uuid.UUID
+}
+
+// Makes the heartbeat of processes old whose session has ended.
+func (q *Queries) SysProcessMarkDead(ctx context.Context, db DBTX, arg SysProcessMarkDeadParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysProcessMarkDead, arg.DeadAfterSeconds, arg.SessionDeadAfterSeconds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 func TestHelp(t *testing.T) {
@@ -195,7 +195,7 @@ func TestRotateAndRevoke(t *testing.T) {
 	} {
 		require.Equal(t, result{stderr: want, status: 1}, e.run(t, strings.Fields(args)...), args)
 	}
-	got := environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}.run(t, "key", "rotate")
+	got := environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}.run(t, "key", "rotate")
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY is not the key")
 
@@ -246,7 +246,7 @@ func TestServeRefuses(t *testing.T) {
 	e := onDatabase(pgtest.URL(t))
 	first := e.serve(t)
 	keyFile := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(keyFile, []byte(seal.Generate()), 0o600))
+	require.NoError(t, os.WriteFile(keyFile, []byte(secret.GenerateKey()), 0o600))
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
 
@@ -256,7 +256,7 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		"no master key":      {environment{e[0]}, "there is no master key: set TRANCHE_MASTER_KEY"},
 		"malformed key":      {environment{e[0], "TRANCHE_MASTER_KEY=aGk="}, "master key 1 is not 32 bytes"},
-		"another master key": {environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}, "TRANCHE_MASTER_KEY is not the key that this database was set up with"},
+		"another master key": {environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}, "TRANCHE_MASTER_KEY is not the key that this database was set up with"},
 		"key twice":          {e.with("TRANCHE_MASTER_KEY_FILE=" + keyFile), "both TRANCHE_MASTER_KEY and TRANCHE_MASTER_KEY_FILE are set"},
 		"no such file":       {environment{e[0], "TRANCHE_MASTER_KEY_FILE=/no/such/file"}, "no such file"},
 		"empty file":         {environment{e[0], "TRANCHE_MASTER_KEY_FILE=" + empty}, "is empty"},

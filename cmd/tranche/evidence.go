@@ -11,7 +11,7 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/identity"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // evidenceCommands are the commands about the evidence of consents.
@@ -49,12 +49,12 @@ type chainOutput struct {
 
 // Run verifies.
 func (c *evidenceVerifyCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, keys *seal.Keyring) error {
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, keys *secret.Keyring) error {
 		return c.verify(ctx, out, pool, keys)
 	})
 }
 
-func (c *evidenceVerifyCommand) verify(ctx context.Context, out *console, pool *pgxpool.Pool, keys *seal.Keyring) error {
+func (c *evidenceVerifyCommand) verify(ctx context.Context, out *console, pool *pgxpool.Pool, keys *secret.Keyring) error {
 	tenants, err := c.tenants(ctx, pool)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // consents is a client of a running service that signs.
@@ -104,7 +104,7 @@ func TestEvidenceVerify(t *testing.T) {
 	delete(found, "headHash")
 	require.Equal(t, map[string]any{"tenant": "acme", "isWhole": true, "records": 9.0, "withdrawn": 1.0}, found)
 	// With a new key in front the old one still opens the end of the chain.
-	require.Regexp(t, whole, environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate() + "," + strings.TrimPrefix(e[1], "TRANCHE_MASTER_KEY=")}.ok(t, "evidence", "verify"))
+	require.Regexp(t, whole, environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey() + "," + strings.TrimPrefix(e[1], "TRANCHE_MASTER_KEY=")}.ok(t, "evidence", "verify"))
 
 	pool := pgtest.OpenPool(t, url)
 	remove := func(table, condition string) (gone, back string) {
@@ -164,7 +164,7 @@ func TestEvidenceVerify(t *testing.T) {
 	require.Equal(t, []any{false, 9.0, "record 9 is missing"}, []any{found["isWhole"], found["brokenPosition"], found["broken"]})
 
 	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, e.run(t, "evidence", "verify", "--tenant", "nobody"))
-	got = environment{e[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}.run(t, "evidence", "verify")
+	got = environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}.run(t, "evidence", "verify")
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "sealed under a master key that is not configured")
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // masterKeyFile is where the own server's master key lies in its data directory.
@@ -25,7 +25,7 @@ type keyFlags struct {
 
 // open returns the master keys: those that are given, or those of the data
 // directory, where the first is made.
-func (f *keyFlags) open(db *database) (*seal.Keyring, error) {
+func (f *keyFlags) open(db *database) (*secret.Keyring, error) {
 	text, err := valueOrFile(f.MasterKey, f.MasterKeyFile, "TRANCHE_MASTER_KEY")
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (f *keyFlags) open(db *database) (*seal.Keyring, error) {
 			return nil, fmt.Errorf("master key: %w", err)
 		}
 	}
-	keys, err := seal.Parse(text)
+	keys, err := secret.ParseKeys(text)
 	if err != nil {
 		return nil, fmt.Errorf("TRANCHE_MASTER_KEY: %w", err)
 	}
@@ -57,7 +57,7 @@ func readOrMakeKey(path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.Remove(temporary.Name()) }()
-	_, err = temporary.WriteString(seal.Generate() + "\n")
+	_, err = temporary.WriteString(secret.GenerateKey() + "\n")
 	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ type sealedFlags struct {
 }
 
 // withMaster does something with both.
-func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Logger, do func(*pgxpool.Pool, *seal.Keyring) error) error {
+func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Logger, do func(*pgxpool.Pool, *secret.Keyring) error) error {
 	return f.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
 		master, err := f.keyFlags.open(db)
 		if err != nil {

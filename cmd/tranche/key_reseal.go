@@ -14,7 +14,6 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
 	"tranche/internal/secret"
 )
 
@@ -39,13 +38,13 @@ type resealed struct {
 
 // Run seals what is kept anew.
 func (c *keyResealCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *seal.Keyring) error {
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *secret.Keyring) error {
 		var done resealed
 		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
 			done, err = resealTx(ctx, tx, master)
 			return err
 		})
-		if errors.Is(err, seal.ErrUnknownKey) {
+		if errors.Is(err, secret.ErrUnknownKey) {
 			return fmt.Errorf("TRANCHE_MASTER_KEY lacks a key that is in use: %w", err)
 		}
 		if err != nil {
@@ -58,7 +57,7 @@ func (c *keyResealCommand) Run(ctx context.Context, out *console, log *slog.Logg
 	})
 }
 
-func resealTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (done resealed, err error) {
+func resealTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (done resealed, err error) {
 	if done.SigningKeys, err = identity.ResealKeys(ctx, tx, master); err != nil {
 		return done, err
 	}

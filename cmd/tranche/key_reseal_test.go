@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // TestKeyReseal replaces the master key of a service that keeps something under it
@@ -23,7 +23,7 @@ func TestKeyReseal(t *testing.T) {
 	c.send(t, http.MethodPut, "/v1/secrets/bureau", `{"value":"a key of a bureau","hosts":["bureau.example"]}`, http.StatusOK)
 	server.stop(t)
 
-	next := environment{old[0], "TRANCHE_MASTER_KEY=" + seal.Generate()}
+	next := environment{old[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}
 	got := next.run(t, "key", "reseal")
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY lacks a key that is in use: signing key ")

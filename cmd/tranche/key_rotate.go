@@ -11,7 +11,7 @@ import (
 
 	"tranche/internal/identity"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // keyCommands are the commands about signing keys and the master key.
@@ -35,12 +35,12 @@ func (*keyRotateCommand) Help() string {
 
 // Run makes the key.
 func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *seal.Keyring) error {
+	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *secret.Keyring) error {
 		return c.rotate(ctx, out, pool, master)
 	})
 }
 
-func (c *keyRotateCommand) rotate(ctx context.Context, out *console, pool *pgxpool.Pool, master *seal.Keyring) error {
+func (c *keyRotateCommand) rotate(ctx context.Context, out *console, pool *pgxpool.Pool, master *secret.Keyring) error {
 	rotate := identity.RotateKey
 	if c.Withdraw {
 		rotate = identity.ReplaceKeys
@@ -50,7 +50,7 @@ func (c *keyRotateCommand) rotate(ctx context.Context, out *console, pool *pgxpo
 		id, err = rotate(ctx, tx, master)
 		return err
 	})
-	if errors.Is(err, seal.ErrUnknownKey) {
+	if errors.Is(err, secret.ErrUnknownKey) {
 		return fmt.Errorf("TRANCHE_MASTER_KEY is not the key that this database was set up with: %w", err)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // binary is the program, built once for all tests.
@@ -45,7 +45,7 @@ type environment []string
 
 // onDatabase is the environment of an installation on somebody's database.
 func onDatabase(url string) environment {
-	return environment{"DATABASE_URL=" + url, "TRANCHE_MASTER_KEY=" + seal.Generate()}
+	return environment{"DATABASE_URL=" + url, "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}
 }
 
 func (e environment) with(more ...string) environment {

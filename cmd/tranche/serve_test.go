@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 const tokenPath = "/identity/resources/auth/v1/api-token"
@@ -135,7 +135,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 	e := environment{
 		"DATABASE_URL_FILE=" + write("url", pgtest.URL(t)),
-		"TRANCHE_MASTER_KEY_FILE=" + write("key", seal.Generate()),
+		"TRANCHE_MASTER_KEY_FILE=" + write("key", secret.GenerateKey()),
 	}
 	server := e.serve(t)
 	e.accessToken(t, server.url, "acme")

@@ -27,7 +27,7 @@ import (
 	"tranche/internal/identity"
 	"tranche/internal/logging"
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // Service is a running service.
@@ -40,7 +40,7 @@ type Service struct {
 	Pool        *pgxpool.Pool
 
 	document *document
-	keys     *seal.Keyring
+	keys     *secret.Keyring
 }
 
 // Start runs a service on a fresh database until the test ends. Subtests share
@@ -48,7 +48,7 @@ type Service struct {
 // 127.0.0.1 and nothing else.
 func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 	tb.Helper()
-	keys, err := seal.Parse(seal.Generate())
+	keys, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(tb, err)
 	loopback, err := egress.ParseAllow("127.0.0.1/32")
 	require.NoError(tb, err)

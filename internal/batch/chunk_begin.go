@@ -12,8 +12,8 @@ import (
 	"tranche/internal/execution"
 	"tranche/internal/fault"
 	"tranche/internal/limit"
+	"tranche/internal/liveness"
 	"tranche/internal/postgres"
-	"tranche/internal/process"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -77,7 +77,7 @@ type chunkRun struct {
 func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
 	r := &chunkRun{Service: s, BatchItemRun: run, came: s.calling.Ticket(), lookedAt: s.Clock()}
 	look, err := s.q.BatchChunkLook(ctx, s.Pool, queries.BatchChunkLookParams{
-		TenantID: run.TenantID, BatchID: run.BatchID, FirstItem: run.FirstItem, DeadAfterSeconds: process.DeadAfter.Seconds(),
+		TenantID: run.TenantID, BatchID: run.BatchID, FirstItem: run.FirstItem, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
 		return execution.Held, postgres.Translate(fmt.Errorf("look at chunk %d of batch %s: %w", run.FirstItem, run.BatchID, err))
@@ -119,7 +119,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 // their process died, or what they call was down.
 func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
 	items, err := r.q.BatchItemsListBegun(ctx, r.Pool, queries.BatchItemsListBegunParams{
-		TenantID: r.TenantID, BatchID: r.BatchID, FirstItem: r.FirstItem, EndItem: r.EndItem, DeadAfterSeconds: process.DeadAfter.Seconds(),
+		TenantID: r.TenantID, BatchID: r.BatchID, FirstItem: r.FirstItem, EndItem: r.EndItem, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
 		return execution.Held, postgres.Translate(fmt.Errorf("list what has begun of batch %s: %w", r.BatchID, err))

@@ -12,8 +12,8 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/limit"
+	"tranche/internal/liveness"
 	"tranche/internal/postgres"
-	"tranche/internal/process"
 	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
@@ -116,7 +116,7 @@ func (s *Service) getChunk(ctx context.Context, tenantID, batchID uuid.UUID, fir
 	c := &chunk{tenantID: tenantID, batchID: batchID, first: first}
 	var err error
 	c.row, err = s.q.BatchChunkGet(ctx, s.Pool, queries.BatchChunkGetParams{
-		TenantID: tenantID, BatchID: batchID, FirstItem: first, DeadAfterSeconds: process.DeadAfter.Seconds(),
+		TenantID: tenantID, BatchID: batchID, FirstItem: first, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil

@@ -17,7 +17,7 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/fault"
 	"tranche/internal/message"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // code asks for a code, has it delivered and reads it.
@@ -88,7 +88,7 @@ func TestAttemptThatBreaksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := open(t, seal.Generate())
+			o := open(t, secret.GenerateKey())
 			id := o.create(t)
 			otpID, code := o.code(t, id)
 			tx := o.hold(t, id)
@@ -124,7 +124,7 @@ func TestCodeThatEndsDuringItsAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := open(t, seal.Generate())
+			o := open(t, secret.GenerateKey())
 			id := o.create(t)
 			otpID, code := o.code(t, id)
 			tx := o.hold(t, id)
@@ -144,7 +144,7 @@ func TestCodeThatEndsDuringItsAttempt(t *testing.T) {
 // kept of it says nothing elsewhere.
 func TestCodesAreBound(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	first, old := o.code(t, id)
 	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds'`)
@@ -152,7 +152,7 @@ func TestCodesAreBound(t *testing.T) {
 	second, code := o.code(t, id)
 
 	foreign := o.Config
-	foreign.Keys, err = seal.Parse(seal.Generate())
+	foreign.Keys, err = secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	require.ErrorIs(t, consent.New(foreign).Attempt(t.Context(), o.tenantID, id, second, o.actor, code), fault.Invalid)
 
@@ -165,7 +165,7 @@ func TestCodesAreBound(t *testing.T) {
 // can make it grow by trying.
 func TestRefusedAttemptsAreNoEvidence(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	otpID, code := o.code(t, id)
 	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now()`)
@@ -197,7 +197,7 @@ func (*commits) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 // An attempt costs two transactions, a refused one none.
 func TestAttemptIsTwoTransactions(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	otpID, code := o.code(t, id)
 	counter := &commits{}

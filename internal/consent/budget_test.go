@@ -8,14 +8,14 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/fault"
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // A wrong code costs two transactions: the attempt is counted and in the
 // evidence before it is compared, and what came of it is in the evidence too.
 func TestBudgetOfAnAttempt(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	otpID, code := o.code(t, id)
 	config := o.Config

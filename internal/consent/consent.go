@@ -24,7 +24,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/message"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/internal/storage"
 	"tranche/jobs"
 	"tranche/queries"
@@ -37,7 +37,7 @@ type Config struct {
 	Store *storage.Store
 	// Keys seal messages and the ends of chains; the peppers of codes and the
 	// keys of contacts are derived from them.
-	Keys *seal.Keyring
+	Keys *secret.Keyring
 	// Senders are the ways by which codes can go out.
 	Senders message.Senders
 	Log     *slog.Logger

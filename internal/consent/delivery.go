@@ -13,7 +13,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/message"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
@@ -36,7 +36,7 @@ func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error 
 		return s.giveUp(ctx, d, expiredUnsent)
 	}
 	text, err := s.Keys.Open(row.Message, passwordTable, tenantID.String(), otpID.String())
-	if errors.Is(err, seal.ErrUnknownKey) { // another process may have it: keys are replaced in one after the other
+	if errors.Is(err, secret.ErrUnknownKey) { // another process may have it: keys are replaced in one after the other
 		return fmt.Errorf("open the message of code %s: %w", otpID, err)
 	}
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 
 	"tranche/internal/consent"
 	"tranche/internal/message"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // An expired message that cannot be wiped does not keep those after it.
 func TestWipingGoesOn(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	var codes []uuid.UUID
 	for i := range 3 {
 		id := o.create(t)
@@ -56,7 +56,7 @@ func (o *office) isSealed(t *testing.T, otpID uuid.UUID) (is bool) {
 // code takes the place of its own, or with its authorization.
 func TestMessagesAreWiped(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	first := o.ask(t, id)
 	require.True(t, o.isSealed(t, first))
@@ -86,7 +86,7 @@ func (m meeting) Send(_ context.Context, msg message.Message) (message.Receipt, 
 // one delivery.
 func TestDeliveriesAtOnceAreRecordedOnce(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	otpID := o.ask(t, id)
 	expected := &sync.WaitGroup{}
@@ -117,7 +117,7 @@ func (h hurried) Send(ctx context.Context, _ message.Message) (message.Receipt, 
 // A message that is on its way when its code expires is broken off.
 func TestSendingEndsWithTheCode(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	otpID := o.ask(t, o.create(t))
 	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now() + interval '30 seconds' WHERE id = $1`, otpID)
 	require.NoError(t, err)

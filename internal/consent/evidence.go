@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
@@ -130,7 +130,7 @@ func (r *Record) hash(tenantID uuid.UUID) []byte {
 
 // sealHead makes the end of a chain tamper-evident to whoever has the master
 // key, and impossible to make for whoever does not.
-func sealHead(keys *seal.Keyring, tenantID uuid.UUID, head Head) []byte {
+func sealHead(keys *secret.Keyring, tenantID uuid.UUID, head Head) []byte {
 	return keys.Seal(headText(head), headTable, tenantID.String())
 }
 

@@ -6,14 +6,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
 // ResealHeads seals the ends of all chains of evidence under the first master key and
-// returns how many were sealed under another. It fails with seal.ErrUnknownKey where
-// keys lacks that, and with seal.ErrBroken where somebody has moved an end.
-func ResealHeads(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) (resealed int, err error) {
+// returns how many were sealed under another. It fails with secret.ErrUnknownKey where
+// keys lacks that, and with secret.ErrBroken where somebody has moved an end.
+func ResealHeads(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) (resealed int, err error) {
 	q := queries.New()
 	rows, err := q.SysEvidenceHeadListForUpdate(ctx, tx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
@@ -68,7 +68,7 @@ func (r *Record) fault(tenantID uuid.UUID) string {
 // which is sealed under keys. A chain that is whole must also have what the
 // authorizations say of themselves: that they were created, signed and deleted,
 // and the authorizations must be what it says of them.
-func Verify(ctx context.Context, pool *pgxpool.Pool, keys *seal.Keyring, tenantID uuid.UUID) (*Verification, error) {
+func Verify(ctx context.Context, pool *pgxpool.Pool, keys *secret.Keyring, tenantID uuid.UUID) (*Verification, error) {
 	v := &verifier{tenantID: tenantID, q: queries.New(), emptied: map[uuid.UUID]Break{}}
 	// One snapshot: the chain may grow meanwhile.
 	err := pgx.BeginTxFunc(ctx, pool, snapshot(), func(tx pgx.Tx) error {
@@ -90,7 +90,7 @@ type verifier struct {
 	emptied map[uuid.UUID]Break
 }
 
-func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) error {
+func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) error {
 	headReason, err := v.readHead(ctx, tx, keys)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (v *verifier) withdrawn() (b *Break) {
 }
 
 // readHead reads the end of the chain and says what is wrong with its seal.
-func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) (reason string, err error) {
+func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) (reason string, err error) {
 	row, err := v.q.EvidenceHeadGet(ctx, tx, v.tenantID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "is after the end of the chain, which is not known any more", nil
@@ -205,7 +205,7 @@ func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) 
 	v.found.Head = Head{Count: row.Count, Hash: row.Hash}
 	text, err := keys.Open(row.Seal, headTable, v.tenantID.String())
 	switch {
-	case errors.Is(err, seal.ErrUnknownKey):
+	case errors.Is(err, secret.ErrUnknownKey):
 		return "", fmt.Errorf("the end of the chain: %w", err)
 	case err != nil || !bytes.Equal(text, headText(v.found.Head)):
 		//nolint:nilerr // a seal that does not open is what the verifier reports

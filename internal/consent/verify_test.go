@@ -20,7 +20,7 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/message"
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/internal/storage"
 	"tranche/jobs"
 )
@@ -29,7 +29,7 @@ import (
 type office struct {
 	*consent.Service
 	pool     *pgxpool.Pool
-	keys     *seal.Keyring
+	keys     *secret.Keyring
 	tenantID uuid.UUID
 	actor    consent.Actor
 	mailbox  string
@@ -38,7 +38,7 @@ type office struct {
 func open(t *testing.T, keyText string) *office {
 	t.Helper()
 	pool := pgtest.Pool(t)
-	keys, err := seal.Parse(keyText)
+	keys, err := secret.ParseKeys(keyText)
 	require.NoError(t, err)
 	client, err := jobs.NewClient(pool, jobs.Config{ProcessID: pgtest.NewID(t), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func (o *office) tamper(t *testing.T, sql string, args ...any) {
 
 func TestVerifyGoodChains(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	require.Nil(t, o.verify(t).Broken, "no chain")
 	first, second := o.create(t), o.create(t)
 	o.create(t)
@@ -101,18 +101,18 @@ func TestVerifyGoodChains(t *testing.T) {
 	}
 
 	// A new master key in front of the old one opens the old end.
-	rotated, err := seal.Parse(seal.Generate())
+	rotated, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	_, err = consent.Verify(t.Context(), o.pool, rotated, o.tenantID)
-	require.ErrorIs(t, err, seal.ErrUnknownKey)
+	require.ErrorIs(t, err, secret.ErrUnknownKey)
 }
 
 func TestVerifyAfterKeyRotation(t *testing.T) {
 	t.Parallel()
-	old := seal.Generate()
+	old := secret.GenerateKey()
 	o := open(t, old)
 	o.create(t)
-	keys, err := seal.Parse(seal.Generate() + "," + old)
+	keys, err := secret.ParseKeys(secret.GenerateKey() + "," + old)
 	require.NoError(t, err)
 	found, err := consent.Verify(t.Context(), o.pool, keys, o.tenantID)
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestVerifyNamesTheFirstBrokenRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := open(t, seal.Generate())
+			o := open(t, secret.GenerateKey())
 			for range 5 {
 				o.create(t)
 			}
@@ -188,7 +188,7 @@ func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := open(t, seal.Generate())
+			o := open(t, secret.GenerateKey())
 			edit := o.create(t)
 			_, err := o.Update(t.Context(), o.tenantID, edit, o.actor, func(c consent.Content) consent.Content {
 				c.ExternalID, c.Tags = "<É>\u2028", []string{"a", "b"}
@@ -211,7 +211,7 @@ func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
 // Evidence says of itself that a record of it was changed.
 func TestEvidenceTellsThatItWasChanged(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	o.tamper(t, `UPDATE evidence_contents SET content = replace(content, 'B-1001', 'B-1002')`)
 	e, err := o.Evidence(t.Context(), o.tenantID, id)
@@ -221,7 +221,7 @@ func TestEvidenceTellsThatItWasChanged(t *testing.T) {
 
 func TestEvidenceIsAppendOnly(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	o.create(t)
 	for _, sql := range []string{
 		`UPDATE evidence_records SET kind = 'x'`, `DELETE FROM evidence_records`, `TRUNCATE evidence_records CASCADE`, `UPDATE evidence_contents SET content = ''`,
@@ -233,7 +233,7 @@ func TestEvidenceIsAppendOnly(t *testing.T) {
 
 func TestCertificate(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	id, err := o.Create(t.Context(), o.tenantID, o.actor, consent.Content{
 		Key: "credit-report", IdentityKey: "name", IdentityValue: "Ñandú Žižka Дмитрий 山田 😀", PolicyLink: "https://acme.example/privacy",
 	}, nil)
@@ -284,7 +284,7 @@ func pdfText(t *testing.T, pdf []byte) string {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	o := open(t, seal.Generate())
+	o := open(t, secret.GenerateKey())
 	q := consent.Question{Key: "credit-report", IdentityKey: "borrowerId", IdentityValue: "B-1001"}
 	ask := func(q consent.Question) bool {
 		_, found, err := o.Find(t.Context(), o.tenantID, q)

@@ -7,12 +7,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/process"
+	"tranche/internal/liveness"
 	"tranche/queries"
 )
 
 // TakeBack is what becomes of the executions that dead processes drove
-// (process.Free): their leases end and each gets a job that goes on with it,
+// (liveness.Recover): their leases end and each gets a job that goes on with it,
 // unless its own has been given back. Items are the business of their chunks.
 //
 // A running execution that is no item has a job, or it has the lease of the
@@ -22,12 +22,12 @@ import (
 // here, whenever it was written: at once when a process is found dead; at most
 // some minutes later where a statement of it was committed after that, or where
 // its row is gone. Whoever comes second finds the lease another's or nobody's.
-func TakeBack(ctx context.Context, tx pgx.Tx, dead process.Dead) (int64, error) {
-	if len(dead.IDs) == 0 && !dead.Unheard {
+func TakeBack(ctx context.Context, tx pgx.Tx, dead liveness.Dead) (int64, error) {
+	if len(dead.IDs) == 0 && !dead.Expired {
 		return 0, nil
 	}
 	abandoned, err := queries.New().SysExecutionListAbandoned(ctx, tx, queries.SysExecutionListAbandonedParams{
-		ProcessIds: dead.IDs, IsUnheard: dead.Unheard, DeadAfterSeconds: process.DeadAfter.Seconds(),
+		ProcessIds: dead.IDs, IsUnheard: dead.Expired, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("list the executions of dead processes: %w", err)
@@ -35,8 +35,8 @@ func TakeBack(ctx context.Context, tx pgx.Tx, dead process.Dead) (int64, error) 
 	if len(abandoned) == 0 {
 		return 0, nil
 	}
-	resumed := make(map[uuid.UUID]bool, len(dead.Resumed))
-	for _, id := range dead.Resumed {
+	resumed := make(map[uuid.UUID]bool, len(dead.Requeued))
+	for _, id := range dead.Requeued {
 		resumed[id] = true
 	}
 	leases := make([]lease, len(abandoned))

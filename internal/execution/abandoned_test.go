@@ -14,8 +14,8 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
+	"tranche/internal/liveness"
 	"tranche/internal/pgtest"
-	"tranche/internal/process"
 	"tranche/queries"
 )
 
@@ -50,7 +50,7 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-func (b *bundle) takeBack(t *testing.T, dead process.Dead) (n int64) {
+func (b *bundle) takeBack(t *testing.T, dead liveness.Dead) (n int64) {
 	t.Helper()
 	require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) (err error) {
 		n, err = execution.TakeBack(t.Context(), tx, dead)
@@ -98,18 +98,18 @@ func TestTakeBack(t *testing.T) {
 	}
 	all := append([]uuid.UUID{ofEnded, ofEndedToo, resumed, ofSilent, ofUnknown}, rest...)
 
-	require.Zero(t, b.takeBack(t, process.Dead{}))
+	require.Zero(t, b.takeBack(t, liveness.Dead{}))
 	require.ElementsMatch(t, all, b.leases(t))
-	dead := process.Dead{IDs: []uuid.UUID{ended}, Resumed: []uuid.UUID{resumed}}
+	dead := liveness.Dead{IDs: []uuid.UUID{ended}, Requeued: []uuid.UUID{resumed}}
 	require.EqualValues(t, 2, b.takeBack(t, dead))
 	require.ElementsMatch(t, []uuid.UUID{ofEnded, ofEndedToo}, b.jobs(t))
 	require.ElementsMatch(t, append([]uuid.UUID{ofSilent, ofUnknown}, rest...), b.leases(t))
 	require.Zero(t, b.takeBack(t, dead), "once")
 
-	require.EqualValues(t, 2, b.takeBack(t, process.Dead{Unheard: true}))
+	require.EqualValues(t, 2, b.takeBack(t, liveness.Dead{Expired: true}))
 	require.ElementsMatch(t, []uuid.UUID{ofEnded, ofEndedToo, ofSilent, ofUnknown}, b.jobs(t))
 	require.ElementsMatch(t, rest, b.leases(t))
-	require.Zero(t, b.takeBack(t, process.Dead{Unheard: true}))
+	require.Zero(t, b.takeBack(t, liveness.Dead{Expired: true}))
 }
 
 // What a backend of a dead process commits after the look is found by the next.
@@ -119,9 +119,9 @@ func TestTakeBackFindsWhatIsCommittedLater(t *testing.T) {
 	dead := b.known(t, 21*time.Second)
 	late := b.begin(t)
 	id := leased(t, late, b.tenant, dead, "running", nil)
-	require.Zero(t, b.takeBack(t, process.Dead{IDs: []uuid.UUID{dead}}))
+	require.Zero(t, b.takeBack(t, liveness.Dead{IDs: []uuid.UUID{dead}}))
 	require.NoError(t, late.Commit(t.Context()))
-	require.EqualValues(t, 1, b.takeBack(t, process.Dead{Unheard: true}))
+	require.EqualValues(t, 1, b.takeBack(t, liveness.Dead{Expired: true}))
 	require.Equal(t, []uuid.UUID{id}, b.jobs(t))
 }
 
@@ -136,7 +136,7 @@ func TestSeveralTakeBack(t *testing.T) {
 		ids = append(ids, leased(t, b.pool, b.tenant, dead, "running", nil))
 	}
 	take := func(tx pgx.Tx) int64 {
-		n, err := execution.TakeBack(t.Context(), tx, process.Dead{Unheard: true})
+		n, err := execution.TakeBack(t.Context(), tx, liveness.Dead{Expired: true})
 		require.NoError(t, err)
 		return n
 	}
@@ -149,7 +149,7 @@ func TestSeveralTakeBack(t *testing.T) {
 	require.NoError(t, second.Commit(t.Context()))
 	require.ElementsMatch(t, ids[1:], b.jobs(t))
 	require.NoError(t, cancels.Rollback(t.Context()))
-	require.EqualValues(t, 1, b.takeBack(t, process.Dead{Unheard: true}))
+	require.EqualValues(t, 1, b.takeBack(t, liveness.Dead{Expired: true}))
 	require.ElementsMatch(t, ids, b.jobs(t))
 }
 
@@ -269,7 +269,7 @@ func TestTakeBackFences(t *testing.T) {
 	<-b.target.called
 	require.Empty(t, b.jobs(t))
 	kill()
-	require.EqualValues(t, 1, b.takeBack(t, process.Dead{Unheard: true}))
+	require.EqualValues(t, 1, b.takeBack(t, liveness.Dead{Expired: true}))
 	close(b.target.let)
 	id := b.jobs(t)[0]
 	select {

@@ -10,8 +10,8 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/exactjson"
+	"tranche/internal/liveness"
 	"tranche/internal/postgres"
-	"tranche/internal/process"
 	"tranche/internal/workflow"
 	"tranche/queries"
 )
@@ -136,7 +136,7 @@ func (r *run) lease(ctx context.Context, plan *workflow.Plan) error {
 	r.token = uuid.New()
 	row, err := queries.New().ExecutionLease(ctx, queries.InMonth(s.Pool, r.id), queries.ExecutionLeaseParams{
 		TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
-		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: process.DeadAfter.Seconds(),
+		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return err

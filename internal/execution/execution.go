@@ -48,7 +48,7 @@ type Config struct {
 	// Callers are those who wait for Run, of all services of the process; nil is those
 	// of this one alone.
 	Callers *Callers
-	// ProcessID holds the leases of this process (internal/process).
+	// ProcessID holds the leases of this process (internal/liveness).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
 	Log       *slog.Logger

@@ -52,7 +52,7 @@ func setup(t *testing.T) *bundle {
 func (b *bundle) process(t *testing.T) (s *execution.Service, kill func()) {
 	t.Helper()
 	id, log := uuid.New(), slog.New(slog.DiscardHandler)
-	require.NoError(t, queries.New().SysProcessBeat(t.Context(), b.pool, queries.SysProcessBeatParams{ID: id, Role: "all"}))
+	require.NoError(t, queries.New().SysProcessHeartbeat(t.Context(), b.pool, queries.SysProcessHeartbeatParams{ID: id, Role: "all"}))
 	client, err := jobs.NewClient(b.pool, jobs.Config{ProcessID: id, Logger: log})
 	require.NoError(t, err)
 	s = execution.New(execution.Config{

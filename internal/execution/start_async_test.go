@@ -14,7 +14,7 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
-	"tranche/internal/process"
+	"tranche/internal/liveness"
 )
 
 // accept starts an execution.
@@ -165,7 +165,7 @@ func TestAcceptedExecutionIsLeftToAJob(t *testing.T) {
 		id := accept(t, first, b.calling(t, ""))
 		<-b.target.called
 		kill()
-		require.EqualValues(t, 1, b.takeBack(t, process.Dead{Unheard: true}))
+		require.EqualValues(t, 1, b.takeBack(t, liveness.Dead{Expired: true}))
 		require.Equal(t, []uuid.UUID{id}, b.jobs(t))
 		close(b.target.let)
 		_, err := second.Continue(t.Context(), b.tenant, id)

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // Principal is the client that a verified access token speaks for.
@@ -35,7 +35,7 @@ type Config struct {
 	// are refused.
 	Issuer string
 	// Keys seals the private signing keys.
-	Keys *seal.Keyring
+	Keys *secret.Keyring
 	// Clock tells when access tokens begin and end.
 	Clock func() time.Time
 }

@@ -22,7 +22,7 @@ import (
 
 	"tranche/internal/audit"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
@@ -56,7 +56,7 @@ type keySet struct {
 // that another process made since.
 type keyStore struct {
 	pool    *pgxpool.Pool
-	master  *seal.Keyring
+	master  *secret.Keyring
 	clock   func() time.Time
 	current atomic.Pointer[keySet]
 
@@ -88,7 +88,7 @@ func (k *keyStore) start(ctx context.Context) error {
 
 // makeKeyTx inserts a new ES256 key and returns its id, which is its thumbprint
 // (RFC 7638).
-func makeKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+func makeKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
@@ -110,8 +110,8 @@ func makeKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 // RotateKey makes a new signing key and returns its id. It is published at once
 // and signs once KeySetTTL has passed; the others sign until every process has
 // taken it up, and verify what they signed for as long as that lives. It fails
-// with seal.ErrUnknownKey where master is not the key of the others.
-func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+// with secret.ErrUnknownKey where master is not the key of the others.
+func RotateKey(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	id, err := addKeyTx(ctx, tx, master)
 	if err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func RotateKey(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, er
 // ReplaceKeys makes a new signing key, removes every other one and returns its
 // id: for keys that somebody may have stolen. Every access token ends within
 // 5 s; refresh tokens yield new ones. It fails like RotateKey.
-func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	id, err := addKeyTx(ctx, tx, master)
 	if err != nil {
 		return "", err
@@ -141,7 +141,7 @@ func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, 
 
 // addKeyTx adds a key beside those that master opens: under another one no
 // process could load it.
-func addKeyTx(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (string, error) {
+func addKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
 		return "", fmt.Errorf("lock the signing keys: %w", err)
 	}

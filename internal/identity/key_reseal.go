@@ -6,13 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/queries"
 )
 
 // ResealKeys seals the signing keys under the first master key and returns how many
-// were sealed under another. It fails with seal.ErrUnknownKey where master lacks that.
-func ResealKeys(ctx context.Context, tx pgx.Tx, master *seal.Keyring) (resealed int, err error) {
+// were sealed under another. It fails with secret.ErrUnknownKey where master lacks that.
+func ResealKeys(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (resealed int, err error) {
 	q := queries.New()
 	rows, err := q.SysSigningKeyListForUpdate(ctx, tx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/identity"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // agedTokens moves the uses and ends of refresh tokens into the past.
@@ -215,9 +215,9 @@ func TestRefreshTokensEnd(t *testing.T) {
 func TestRefreshUnderANewMasterKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old := seal.Generate()
+	old := secret.GenerateKey()
 	start := func(keys string) *identity.Service {
-		master, err := seal.Parse(keys)
+		master, err := secret.ParseKeys(keys)
 		require.NoError(t, err)
 		_, err = b.pool.Exec(t.Context(), `DELETE FROM signing_keys`)
 		require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestRefreshUnderANewMasterKey(t *testing.T) {
 	login := b.token(t)
 	next, err := start(old).RefreshToken(t.Context(), login.RefreshToken, address)
 	require.NoError(t, err)
-	again, err := start(seal.Generate()+","+old).RefreshToken(t.Context(), login.RefreshToken, address)
+	again, err := start(secret.GenerateKey()+","+old).RefreshToken(t.Context(), login.RefreshToken, address)
 	require.NoError(t, err)
 	require.Equal(t, next.RefreshToken, again.RefreshToken)
 }

@@ -26,7 +26,7 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/identity"
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 
 type bundle struct {
 	pool        *pgxpool.Pool
-	master      *seal.Keyring
+	master      *secret.Keyring
 	now         time.Time
 	service     *identity.Service
 	tenant      identity.Tenant
@@ -49,7 +49,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{pool: pgtest.Pool(t), now: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
 	var err error
-	b.master, err = seal.Parse(seal.Generate())
+	b.master, err = secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	b.service = b.replica(t)
 	b.tenant, err = identity.CreateTenant(t.Context(), b.pool, "acme")
@@ -419,19 +419,19 @@ func TestANewKeyIsFound(t *testing.T) {
 func TestKeysNeedTheirMasterKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other, err := seal.Parse(seal.Generate())
+	other, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	start := func() error {
 		_, err := identity.New(t.Context(), b.pool, identity.Config{Issuer: issuer, Keys: other, Clock: time.Now})
 		return err
 	}
-	require.ErrorIs(t, start(), seal.ErrUnknownKey)
+	require.ErrorIs(t, start(), secret.ErrUnknownKey)
 
 	other = b.master
 	require.NoError(t, start())
 	_, err = b.pool.Exec(t.Context(), `INSERT INTO signing_keys (id, private_key) SELECT 'copy', private_key FROM signing_keys`)
 	require.NoError(t, err)
-	require.ErrorIs(t, start(), seal.ErrBroken, "a sealed key belongs to its row")
+	require.ErrorIs(t, start(), secret.ErrBroken, "a sealed key belongs to its row")
 }
 
 func TestKeySet(t *testing.T) {
@@ -452,7 +452,7 @@ func TestKeySet(t *testing.T) {
 
 func BenchmarkVerify(b *testing.B) {
 	pool := pgtest.Pool(b)
-	master := must(seal.Parse(seal.Generate()))
+	master := must(secret.ParseKeys(secret.GenerateKey()))
 	ctx := context.Background()
 	service := must(identity.New(ctx, pool, identity.Config{Issuer: issuer, Keys: master, Clock: time.Now}))
 	tenant := must(identity.CreateTenant(ctx, pool, "acme"))

@@ -6,13 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"tranche/internal/seal"
 	"tranche/queries"
 )
 
-// Reseal seals the secrets of all tenants under the first master key and returns how
-// many were sealed under another. It fails with seal.ErrUnknownKey where keys lacks that.
-func Reseal(ctx context.Context, tx pgx.Tx, keys *seal.Keyring) (resealed int, err error) {
+// Reseal seals the secrets of all tenants under the first master key. It returns the number
+// of secrets that were sealed under another key. It fails with ErrUnknownKey if keys lacks
+// that key.
+func Reseal(ctx context.Context, tx pgx.Tx, keys *Keyring) (resealed int, err error) {
 	q := queries.New()
 	rows, err := q.SysSecretListForUpdate(ctx, tx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package secret owns the secrets of the tenants: values that requests of their
-// workflows carry and that nobody can read back (decisions 4.8). A value is
-// sealed in its row and bound to the hosts that it may be sent to. The package
+// Package secret keeps confidential values. Store keeps the secrets of tenants: values that
+// http-request tasks send and that nobody can read back (decisions 4.8). Each secret is
+// bound to the hosts that may receive it. Keyring seals values in the database. The package
 // must not know HTTP or the engine.
 package secret
 
@@ -23,21 +23,20 @@ import (
 	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/seal"
 	"tranche/queries"
 )
 
 // Limits of secrets.
 const (
-	// valueMin keeps values long enough to be recognised where an answer repeats
-	// them, so that they can be blotted out and nothing else is.
+	// valueMin makes values long enough to redact them from responses without
+	// redacting other text.
 	valueMin     = 8    // characters
 	valueMax     = 8192 // characters
 	hostsMax     = 20   // of one secret
 	perTenantMax = 500
 )
 
-// table is what values are sealed for.
+// table is the table that values are sealed for.
 const table = "secrets"
 
 var (
@@ -45,16 +44,16 @@ var (
 	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
 
-// Secret is what may be told of a secret.
+// Secret describes a secret without its value.
 type Secret struct {
 	Name string
-	// Hosts are host names or addresses, with a port where it is not the
-	// scheme's own.
+	// Hosts are host names or addresses, with a port if it is not the default of the
+	// scheme.
 	Hosts                []string
 	CreatedAt, UpdatedAt time.Time
 }
 
-// Revealed is a secret with its value, for the moment it is sent.
+// Revealed is a secret with its value. It exists only while the value is sent.
 type Revealed struct {
 	Value     string
 	Hosts     []string
@@ -64,19 +63,19 @@ type Revealed struct {
 // Store keeps secrets.
 type Store struct {
 	pool *pgxpool.Pool
-	keys *seal.Keyring
+	keys *Keyring
 }
 
-// New returns a store that seals with keys.
-func New(pool *pgxpool.Pool, keys *seal.Keyring) *Store { return &Store{pool: pool, keys: keys} }
+// New returns a store that seals values with keys.
+func New(pool *pgxpool.Pool, keys *Keyring) *Store { return &Store{pool: pool, keys: keys} }
 
 func errUnknown() error { return fault.New(fault.NotFound, "there is no such secret") }
 
-// Put makes a secret or replaces its value and hosts. fault.Invalid names what
-// is wrong with them, and never repeats the value.
+// Put creates a secret or replaces its value and hosts. It fails with fault.Invalid, whose
+// details never contain the value.
 func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string, hosts []string) (Secret, error) {
 	if !namePattern.MatchString(name) {
-		return Secret{}, errUnknown() // no such secret can be
+		return Secret{}, errUnknown()
 	}
 	hosts, details := clean(value, hosts)
 	if len(details) > 0 {
@@ -105,7 +104,7 @@ func (s *Store) Put(ctx context.Context, tenantID uuid.UUID, name, value string,
 	return put, err
 }
 
-// Get returns what may be told of a secret; fault.NotFound if there is none.
+// Get describes a secret. It fails with fault.NotFound if there is none.
 func (s *Store) Get(ctx context.Context, tenantID uuid.UUID, name string) (Secret, error) {
 	row, err := queries.New().SecretGet(ctx, s.pool, queries.SecretGetParams{TenantID: tenantID, Name: name})
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *Store) Get(ctx context.Context, tenantID uuid.UUID, name string) (Secre
 	return Secret{row.Name, row.Hosts, row.CreatedAt, row.UpdatedAt}, nil
 }
 
-// Delete removes a secret; fault.NotFound if there is none.
+// Delete deletes a secret. It fails with fault.NotFound if there is none.
 func (s *Store) Delete(ctx context.Context, tenantID uuid.UUID, name string) error {
 	return postgres.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := queries.New().SecretDelete(ctx, tx, queries.SecretDeleteParams{TenantID: tenantID, Name: name})
@@ -128,7 +127,7 @@ func (s *Store) Delete(ctx context.Context, tenantID uuid.UUID, name string) err
 	})
 }
 
-// Reveal opens a secret; fault.NotFound if there is none.
+// Reveal returns a secret with its value. It fails with fault.NotFound if there is none.
 func (s *Store) Reveal(ctx context.Context, tenantID uuid.UUID, name string) (Revealed, error) {
 	row, err := queries.New().SecretReveal(ctx, s.pool, queries.SecretRevealParams{TenantID: tenantID, Name: name})
 	if err != nil {
@@ -148,7 +147,7 @@ func readError(err error) error {
 	return postgres.Translate(err)
 }
 
-// Inspect finds the faults of a secret that the schema of a body does not express.
+// Inspect returns the faults in a request body that its schema does not detect.
 func Inspect(members map[string]any) []fault.Detail {
 	value, _ := members["value"].(string)
 	list, _ := members["hosts"].([]any)
@@ -160,8 +159,8 @@ func Inspect(members map[string]any) []fault.Detail {
 	return details
 }
 
-// clean writes hosts as Bound compares them, and says what is wrong with them and
-// with the value.
+// clean returns hosts in the form that Bound compares, and the faults of the hosts and the
+// value.
 func clean(value string, hosts []string) ([]string, []fault.Detail) {
 	hosts, details := cleanHosts(hosts)
 	if n := utf8.RuneCountInString(value); n < valueMin || n > valueMax || strings.ContainsFunc(value, isControl) {
@@ -174,7 +173,7 @@ func clean(value string, hosts []string) ([]string, []fault.Detail) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }
 
-// cleanHosts writes hosts as Bound compares them.
+// cleanHosts returns hosts in the form that Bound compares, and their faults.
 func cleanHosts(hosts []string) ([]string, []fault.Detail) {
 	var details []fault.Detail
 	if len(hosts) == 0 || len(hosts) > hostsMax {
@@ -185,7 +184,7 @@ func cleanHosts(hosts []string) ([]string, []fault.Detail) {
 		cleaned[i] = strings.ToLower(host)
 		if !isHost(cleaned[i]) {
 			details = append(details, fault.Detail{
-				Field: fmt.Sprintf("hosts[%d]", i), Message: "must be the name of a host, with a port where it is not the usual one: api.example.com",
+				Field: fmt.Sprintf("hosts[%d]", i), Message: "must be a host name such as api.example.com, with a port if it is not the default port",
 			})
 		}
 	}
@@ -210,16 +209,16 @@ func isHost(text string) bool {
 	return hostPattern.MatchString(u.Hostname())
 }
 
-// Bound reports whether a secret of these hosts may be sent to an address.
+// Bound reports whether a secret that is bound to hosts may be sent to address.
 func Bound(hosts []string, address *url.URL) bool {
 	port := address.Port()
-	usual := port == "" || port == "443" && address.Scheme == "https" || port == "80" && address.Scheme == "http"
+	isDefault := port == "" || port == "443" && address.Scheme == "https" || port == "80" && address.Scheme == "http"
 	for _, host := range hosts {
 		bound, err := url.Parse("//" + host)
 		if err != nil || !strings.EqualFold(bound.Hostname(), address.Hostname()) {
 			continue
 		}
-		if bound.Port() == port || bound.Port() == "" && usual {
+		if bound.Port() == port || bound.Port() == "" && isDefault {
 			return true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"tranche/internal/batch"
 	"tranche/internal/execution"
-	"tranche/internal/process"
+	"tranche/internal/liveness"
 	"tranche/jobs"
 )
 
@@ -37,7 +37,7 @@ func (w *taskExecution) goOn(ctx context.Context, tenantID, id uuid.UUID) error 
 		}
 	}
 	if held == execution.HeldElsewhere {
-		return river.JobSnooze(process.LookAgainAfter)
+		return river.JobSnooze(liveness.RecheckAfter)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 const (
@@ -31,7 +31,7 @@ type service struct {
 
 // measureStart starts the service a few times and leaves it running.
 func (b *bench) measureStart(ctx context.Context, dir string) (err error) {
-	key := seal.Generate()
+	key := secret.GenerateKey()
 	for start := range startsMeasured {
 		fmt.Fprintf(b.Progress, "start %d of %d\n", start+1, startsMeasured)
 		begin := time.Now()

@@ -143,7 +143,7 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 
 // countJob reports each job to the failure detector and to the metrics.
 func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
-	defer s.process.WorksOn(job.ID)()
+	defer s.process.TrackJob(job.ID)()
 	begun := s.config.Clock()
 	defer func() { s.metrics.Job(job.Kind, err, s.config.Clock().Sub(begun)) }()
 	return work(ctx)

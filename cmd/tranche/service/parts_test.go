@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
 // newService connects the parts on a database, of which config names the owner, and
 // signs off when the test ends.
 func newService(t *testing.T, config Config) *Service {
 	t.Helper()
-	keys, err := seal.Parse(seal.Generate())
+	keys, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	config.DatabaseURL = pgtest.ServiceURL(t, config.DatabaseURL)
 	config.BaseURL, config.Keys, config.Clock, config.Log = "http://127.0.0.1", keys, time.Now, slog.New(slog.DiscardHandler)

@@ -20,11 +20,11 @@ import (
 	"tranche/internal/egress"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/liveness"
 	"tranche/internal/message"
 	"tranche/internal/metrics"
 	"tranche/internal/postgres"
-	"tranche/internal/process"
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 	"tranche/jobs"
 	"tranche/jobs/workers"
 	"tranche/migrations"
@@ -72,7 +72,7 @@ type Config struct {
 	// configured, empty where none is.
 	Issuer string
 	// Keys seals what is confidential in the database.
-	Keys *seal.Keyring
+	Keys *secret.Keyring
 	// Egress are the operator's exceptions to the guard of outgoing requests.
 	Egress egress.Exceptions
 	// TrustedProxies are those whose X-Forwarded-For tells where a request came from.
@@ -93,7 +93,7 @@ type Service struct {
 	config   Config
 	pools    *postgres.Pools
 	control  *pgxpool.Pool
-	process  *process.Process
+	process  *liveness.Process
 	metrics  *metrics.Metrics
 	identity *identity.Service
 	refusals *audit.Refusals
@@ -126,14 +126,14 @@ func New(ctx context.Context, config Config) (_ *Service, err error) {
 	s.identity, err = identity.New(ctx, s.pools.API, identity.Config{
 		Issuer: config.Issuer, Keys: config.Keys, Clock: config.Clock,
 	})
-	if errors.Is(err, seal.ErrUnknownKey) {
+	if errors.Is(err, secret.ErrUnknownKey) {
 		return nil, fmt.Errorf("TRANCHE_MASTER_KEY is not the key that this database was set up with: %w", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
-	if s.process, err = process.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
+	if s.process, err = liveness.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("announce the process: %w", postgres.Translate(err))
 	}
 	// Where no process has worked for so many months there is none of this month, and

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tranche/internal/machine"
+	"tranche/internal/systemlimit"
 )
 
 // memoryUnknown is taken for the bytes of memory of a machine that does not say.
@@ -18,7 +18,7 @@ const memoryUnknown = 1 << 30
 // parameters are the -c arguments of the server: what differs from
 // PostgreSQL's defaults for one service on one machine, then the caller's.
 func (o Options) parameters() []string {
-	memory := cmp.Or(machine.MemoryBytes(os.DirFS("/")), memoryUnknown)
+	memory := cmp.Or(systemlimit.MemoryBytes(os.DirFS("/")), memoryUnknown)
 	buffers := min(max(memory/4, 128<<20), 2<<30) >> 20
 	settings := map[string]string{
 		"listen_addresses":        "", // the socket is the only way in

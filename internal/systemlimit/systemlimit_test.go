@@ -1,4 +1,4 @@
-package machine
+package systemlimit
 
 import (
 	"testing"
@@ -14,12 +14,12 @@ func TestMemoryBytes(t *testing.T) {
 		group, memory string
 		want          int64
 	}{
-		"a machine":             {"max\n", machine, 8 << 30},
-		"a group of it":         {"1073741824\n", machine, 1 << 30},
-		"a group that is wider": {"99999999999999\n", machine, 8 << 30},
-		"a group alone":         {"1073741824\n", "", 1 << 30},
-		"neither":               {"", "", 0},
-		"unreadable":            {"much", "MemTotal: much kB", 0},
+		"machine without a limit": {"max\n", machine, 8 << 30},
+		"group below the machine": {"1073741824\n", machine, 1 << 30},
+		"group above the machine": {"99999999999999\n", machine, 8 << 30},
+		"group without meminfo":   {"1073741824\n", "", 1 << 30},
+		"neither known":           {"", "", 0},
+		"unreadable":              {"much", "MemTotal: much kB", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,6 @@
-// Package machine says what the machine offers to the program. It must know no other
-// package of the project.
-package machine
+// Package systemlimit reads the resource limits of the operating system. It must not know
+// other packages of the project.
+package systemlimit
 
 import (
 	"io/fs"
@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// MemoryBytes is how much memory the program may use: what its control group allows (a
-// container's limit), but not more than the machine has. It is 0 where nobody says, as
-// on systems other than Linux. system is the root of the file system.
+// MemoryBytes returns how much memory the program may use: the limit of its control group,
+// as a container has it, or the memory of the machine if that is less. It returns 0 if
+// neither is known, for example on systems other than Linux. system is the root of the file
+// system.
 func MemoryBytes(system fs.FS) int64 {
 	group, machine := groupMemory(system), totalMemory(system)
 	if group == 0 || machine == 0 {
@@ -19,8 +20,7 @@ func MemoryBytes(system fs.FS) int64 {
 	return min(group, machine)
 }
 
-// groupMemory is what the control group allows; 0 without a limit, which is written as
-// max.
+// groupMemory returns the limit of the control group, or 0 if there is none ("max").
 func groupMemory(system fs.FS) int64 {
 	text, err := fs.ReadFile(system, "sys/fs/cgroup/memory.max")
 	if err != nil {
@@ -29,7 +29,7 @@ func groupMemory(system fs.FS) int64 {
 	return number(strings.TrimSpace(string(text)))
 }
 
-// totalMemory is what the machine has; 0 if that cannot be read.
+// totalMemory returns the memory of the machine, or 0 if it cannot be read.
 func totalMemory(system fs.FS) int64 {
 	text, err := fs.ReadFile(system, "proc/meminfo")
 	if err != nil {
@@ -44,7 +44,7 @@ func totalMemory(system fs.FS) int64 {
 	return 0
 }
 
-// number is 0 for what is no number.
+// number returns 0 if the text is not a number.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

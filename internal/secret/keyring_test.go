@@ -1,4 +1,4 @@
-package seal_test
+package secret_test
 
 import (
 	"strings"
@@ -7,40 +7,40 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"tranche/internal/seal"
+	"tranche/internal/secret"
 )
 
-func keyring(t *testing.T, keys ...string) *seal.Keyring {
+func keyring(t *testing.T, keys ...string) *secret.Keyring {
 	t.Helper()
-	ring, err := seal.Parse(strings.Join(keys, "\n"))
+	ring, err := secret.ParseKeys(strings.Join(keys, "\n"))
 	require.NoError(t, err)
 	return ring
 }
 
-func TestParse(t *testing.T) {
+func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		strings.Repeat("ab", 32),
 		"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
 		"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
 		"__79_Pv6-fj39vX08_Lx8O_u7ezr6uno5-bl5OPi4eA",
-		" " + seal.Generate() + "\n",
-		seal.Generate() + "," + seal.Generate(),
+		" " + secret.GenerateKey() + "\n",
+		secret.GenerateKey() + "," + secret.GenerateKey(),
 	} {
-		_, err := seal.Parse(text)
+		_, err := secret.ParseKeys(text)
 		require.NoError(t, err, text)
 	}
-	for _, text := range []string{"", "\n", "short", strings.Repeat("ab", 31), strings.Repeat("zz", 32), seal.Generate() + ",x"} {
-		_, err := seal.Parse(text)
+	for _, text := range []string{"", "\n", "short", strings.Repeat("ab", 31), strings.Repeat("zz", 32), secret.GenerateKey() + ",x"} {
+		_, err := secret.ParseKeys(text)
 		require.Error(t, err, text)
 	}
-	_, err := seal.Parse("aVeryWrongKey")
+	_, err := secret.ParseKeys("aVeryWrongKey")
 	require.NotContains(t, err.Error(), "aVeryWrongKey")
 }
 
-func TestSealOpens(t *testing.T) {
+func TestSealAndOpen(t *testing.T) {
 	t.Parallel()
-	ring := keyring(t, seal.Generate())
+	ring := keyring(t, secret.GenerateKey())
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.SliceOf(rapid.Byte()).Draw(t, "value")
 		row := rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "row")
@@ -49,13 +49,13 @@ func TestSealOpens(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(value), len(opened))
 		require.Equal(t, string(value), string(opened))
-		require.NotEqual(t, sealed, ring.Seal(value, "secrets", row...), "a nonce is never used twice")
+		require.NotEqual(t, sealed, ring.Seal(value, "secrets", row...), "every value has its own nonce")
 	})
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejectsChangedValues(t *testing.T) {
 	t.Parallel()
-	ring := keyring(t, seal.Generate())
+	ring := keyring(t, secret.GenerateKey())
 	sealed := ring.Seal([]byte("value"), "secrets", "tenant", "name")
 
 	for i := range sealed {
@@ -66,23 +66,23 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for n := range sealed {
 		_, err := ring.Open(sealed[:n], "secrets", "tenant", "name")
-		require.ErrorIs(t, err, seal.ErrBroken, "cut to %d bytes", n)
+		require.ErrorIs(t, err, secret.ErrBroken, "cut to %d bytes", n)
 	}
 	for _, place := range [][]string{
 		{"tenant", "other"}, {"other", "name"}, {"tenantname"}, {"tenant", "name", ""}, {"tenan", "tname"},
 	} {
 		_, err := ring.Open(sealed, "secrets", place...)
-		require.ErrorIs(t, err, seal.ErrBroken, "moved to %v", place)
+		require.ErrorIs(t, err, secret.ErrBroken, "moved to %v", place)
 	}
 	_, err := ring.Open(sealed, "signing_keys", "tenant", "name")
-	require.ErrorIs(t, err, seal.ErrBroken)
-	_, err = keyring(t, seal.Generate()).Open(sealed, "secrets", "tenant", "name")
-	require.ErrorIs(t, err, seal.ErrUnknownKey)
+	require.ErrorIs(t, err, secret.ErrBroken)
+	_, err = keyring(t, secret.GenerateKey()).Open(sealed, "secrets", "tenant", "name")
+	require.ErrorIs(t, err, secret.ErrUnknownKey)
 }
 
-func TestAKeyIsReplacedByPuttingTheNewOneInFront(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	t.Parallel()
-	older, newer := seal.Generate(), seal.Generate()
+	older, newer := secret.GenerateKey(), secret.GenerateKey()
 	sealed := keyring(t, older).Seal([]byte("value"), "secrets", "row")
 
 	both := keyring(t, newer, older)
@@ -91,15 +91,15 @@ func TestAKeyIsReplacedByPuttingTheNewOneInFront(t *testing.T) {
 	require.Equal(t, "value", string(opened))
 
 	_, err = keyring(t, older).Open(both.Seal([]byte("value"), "secrets", "row"), "secrets", "row")
-	require.ErrorIs(t, err, seal.ErrUnknownKey, "the first key seals")
+	require.ErrorIs(t, err, secret.ErrUnknownKey, "Seal uses the first key")
 }
 
 func TestDerive(t *testing.T) {
 	t.Parallel()
-	key := seal.Generate()
+	key := secret.GenerateKey()
 	ring := keyring(t, key)
 	require.Len(t, ring.Derive("upload"), 32)
 	require.Equal(t, ring.Derive("upload"), keyring(t, key).Derive("upload"))
 	require.NotEqual(t, ring.Derive("upload"), ring.Derive("download"))
-	require.NotEqual(t, ring.Derive("upload"), keyring(t, seal.Generate()).Derive("upload"))
+	require.NotEqual(t, ring.Derive("upload"), keyring(t, secret.GenerateKey()).Derive("upload"))
 }

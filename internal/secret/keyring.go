@@ -1,8 +1,4 @@
-// Package seal keeps confidential values confidential in a database that
-// others may read: AES-256-GCM under master keys that live outside it. It also
-// derives keys for other purposes from the master key, so that an operator has
-// one secret to look after. It must know no other package of the project.
-package seal
+package secret
 
 import (
 	"bytes"
@@ -24,18 +20,18 @@ const (
 	nonceBytes = 12
 )
 
-// Errors of Open. Neither says anything about the sealed value.
+// Errors of Open. They reveal nothing of the sealed value.
 var (
-	// ErrUnknownKey means that the value was sealed under a master key which
-	// the keyring does not hold.
+	// ErrUnknownKey means that the keyring lacks the master key of the value.
 	ErrUnknownKey = errors.New("sealed under a master key that is not configured")
-	// ErrBroken means that the value was changed, cut off or moved from the
-	// row it was sealed for.
+	// ErrBroken means that the value was changed, truncated or moved to another row.
 	ErrBroken = errors.New("the sealed value is broken or belongs to another row")
 )
 
-// Keyring holds master keys: the first seals, all of them open, so that a key
-// can be replaced by putting the new one in front.
+// Keyring seals confidential values for the database with AES-256-GCM. Its master keys live
+// outside the database. The first key seals and all keys open, so an operator replaces a key
+// by putting the new one in front. Keyring also derives keys for other purposes, so that the
+// operator has only one secret to manage.
 type Keyring struct {
 	keys []key
 }
@@ -46,15 +42,15 @@ type key struct {
 	aead   cipher.AEAD
 }
 
-// Parse reads master keys of 256 bits each, in base64 or hexadecimal, one a
-// line or separated by commas.
-func Parse(text string) (*Keyring, error) {
+// ParseKeys reads master keys of 256 bits each, in base64 or hexadecimal, separated by
+// commas or white space.
+func ParseKeys(text string) (*Keyring, error) {
 	ring := &Keyring{}
 	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	for i, field := range fields {
 		secret, ok := decode(field)
 		if !ok {
-			return nil, fmt.Errorf("master key %d is not 32 bytes in base64 or hexadecimal", i+1)
+			return nil, fmt.Errorf("master key %d: must be 32 bytes in base64 or hexadecimal", i+1)
 		}
 		k, err := newKey(secret)
 		if err != nil {
@@ -68,10 +64,10 @@ func Parse(text string) (*Keyring, error) {
 	return ring, nil
 }
 
-// Generate returns a new random master key in the form that Parse reads.
-func Generate() string {
+// GenerateKey returns a new random master key in the format of ParseKeys.
+func GenerateKey() string {
 	secret := make([]byte, keyBytes)
-	_, _ = rand.Read(secret) // crypto/rand.Read never fails: it ends the process instead
+	_, _ = rand.Read(secret) // never fails: it ends the process instead
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
@@ -102,20 +98,19 @@ func newKey(secret []byte) (key, error) {
 	return key{id: [keyIDBytes]byte(sum[:]), secret: secret, aead: aead}, nil
 }
 
-// Seal encrypts a value for one row of one table: the result is the key's id,
-// a random nonce, and the ciphertext, which opens for that row only. A table
-// with tenants takes the tenant's id as a part of row.
+// Seal encrypts a value for one row of a table. The result is the key's id, a random nonce
+// and the ciphertext. It opens for that row only. If the table has tenants, row includes
+// the tenant's id.
 func (r *Keyring) Seal(value []byte, table string, row ...string) []byte {
 	k := r.keys[0]
 	sealed := make([]byte, keyIDBytes+nonceBytes, keyIDBytes+nonceBytes+len(value)+k.aead.Overhead())
 	copy(sealed, k.id[:])
 	nonce := sealed[keyIDBytes:]
-	_, _ = rand.Read(nonce) // never fails, see Generate
-	return k.aead.Seal(sealed, nonce, value, place(table, row))
+	_, _ = rand.Read(nonce) // never fails, see GenerateKey
+	return k.aead.Seal(sealed, nonce, value, associatedData(table, row))
 }
 
-// Open decrypts what Seal made for the same row. Errors are ErrUnknownKey and
-// ErrBroken.
+// Open decrypts a value that Seal made for the same row. Errors: ErrUnknownKey, ErrBroken.
 func (r *Keyring) Open(sealed []byte, table string, row ...string) ([]byte, error) {
 	if len(sealed) < keyIDBytes+nonceBytes {
 		return nil, ErrBroken
@@ -125,7 +120,7 @@ func (r *Keyring) Open(sealed []byte, table string, row ...string) ([]byte, erro
 			continue
 		}
 		nonce, ciphertext := sealed[keyIDBytes:keyIDBytes+nonceBytes], sealed[keyIDBytes+nonceBytes:]
-		value, err := k.aead.Open(nil, nonce, ciphertext, place(table, row))
+		value, err := k.aead.Open(nil, nonce, ciphertext, associatedData(table, row))
 		if err != nil {
 			return nil, ErrBroken
 		}
@@ -134,8 +129,8 @@ func (r *Keyring) Open(sealed []byte, table string, row ...string) ([]byte, erro
 	return nil, ErrUnknownKey
 }
 
-// Reseal seals what Seal made for the same row under the first master key; nil where
-// it is already. It fails like Open.
+// Reseal seals a value that Seal made for the same row again, under the first master key.
+// It returns nil if the value is already sealed under that key. Errors are those of Open.
 func (r *Keyring) Reseal(sealed []byte, table string, row ...string) ([]byte, error) {
 	if bytes.HasPrefix(sealed, r.keys[0].id[:]) {
 		return nil, nil
@@ -147,13 +142,12 @@ func (r *Keyring) Reseal(sealed []byte, table string, row ...string) ([]byte, er
 	return r.Seal(value, table, row...), nil
 }
 
-// Derive returns a 256-bit key for one purpose (HKDF-SHA-256, RFC 5869) from
-// the first master key: for signing addresses, for instance. It changes when
-// the first master key does.
+// Derive returns a 256-bit key for one purpose from the first master key (HKDF-SHA-256,
+// RFC 5869). The key changes when the first master key changes.
 func (r *Keyring) Derive(purpose string) []byte { return r.keys[0].derive(purpose) }
 
-// DeriveAll returns what Derive does for each master key, so that what was
-// made before the first one changed can still be recognised.
+// DeriveAll returns the derived key of each master key. They verify values that were made
+// before the first master key changed.
 func (r *Keyring) DeriveAll(purpose string) [][]byte {
 	derived := make([][]byte, len(r.keys))
 	for i, k := range r.keys {
@@ -165,14 +159,14 @@ func (r *Keyring) DeriveAll(purpose string) [][]byte {
 func (k key) derive(purpose string) []byte {
 	derived, err := hkdf.Key(sha256.New, k.secret, nil, "tranche "+purpose, keyBytes)
 	if err != nil {
-		panic("seal: 32 bytes are within HKDF's range: " + err.Error())
+		panic("secret: 32 bytes are within HKDF's range: " + err.Error())
 	}
 	return derived
 }
 
-// place is the associated data: where a value belongs, each part preceded by
-// its length so that no two places read the same.
-func place(table string, row []string) []byte {
+// associatedData encodes the row of a value. Each part follows its length, so that no two
+// rows have the same encoding.
+func associatedData(table string, row []string) []byte {
 	var b strings.Builder
 	for _, part := range append([]string{table}, row...) {
 		fmt.Fprintf(&b, "%d:%s", len(part), part)

@@ -11,14 +11,12 @@ import (
 	stdlog "log"
 	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 
 	"tranche/internal/audit"
 	"tranche/internal/fault"
 	"tranche/internal/logging"
-	"tranche/internal/machine"
 	"tranche/internal/postgres/embedded"
 )
 
@@ -29,21 +27,9 @@ const (
 	exitUsage = 2 // the command line or the environment is wrong
 )
 
-// heapShare is the part of the memory up to which garbage may pile up; beyond
-// it is collected at any cost. The other half is for what the program is not
-// alone with: PostgreSQL, and files that the system keeps.
-const heapShare = 2
-
 func main() {
 	stdlog.SetOutput(io.Discard) // net/http writes bytes of other servers' responses to it
-	if os.Getenv("GOGC") == "" {
-		boundGarbage()
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		if bytes := machine.MemoryBytes(os.DirFS("/")); bytes > 0 {
-			debug.SetMemoryLimit(bytes / heapShare)
-		}
-	}
+	limitMemory()
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tranche/internal/process"
+	"tranche/internal/liveness"
 	"tranche/queries"
 )
 
@@ -98,7 +98,7 @@ func (d *database) ask(ctx context.Context) (figures []prometheus.Metric, err er
 	for _, row := range batches {
 		add(d.batches, float64(row.Batches), row.Status)
 	}
-	processes, err := q.SysProcessFigures(ctx, d.db, process.DeadAfter.Seconds())
+	processes, err := q.SysProcessFigures(ctx, d.db, liveness.DeadAfter.Seconds())
 	if err != nil {
 		return nil, err
 	}

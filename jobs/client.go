@@ -94,7 +94,7 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		CompletedJobRetentionPeriod: completedRetention,
 		SoftStopTimeout:             softStopTimeout,
 		// Workers bound their own time; what a dead process held is given back
-		// by internal/process long before River would rescue it.
+		// by internal/liveness long before River would rescue it.
 		JobTimeout:          -1,
 		Middleware:          []rivertype.Middleware{river.JobInsertMiddlewareFunc(dateInDatabase)},
 		RetryPolicy:         retryPolicy{},

@@ -37,7 +37,7 @@ func TestExecutionListAbandonedReadsWhatRuns(t *testing.T) {
 		var read int
 		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			found, err := queries.New().SysExecutionListAbandoned(t.Context(), tx, queries.SysExecutionListAbandonedParams{
-				ProcessIds: []uuid.UUID{uuid.New()}, IsUnheard: true, DeadAfterSeconds: 20,
+				ProcessIds: []uuid.UUID{uuid.New()}, IncludesExpired: true, DeadAfterSeconds: 20,
 			})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, len(found), runs)

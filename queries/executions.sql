@@ -199,7 +199,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lea
 
 -- name: SysExecutionListAbandoned :many
 -- Running executions, no items of batches, that are leased to the given processes;
--- where is_unheard says so, also to those that have not been heard of for the given
+-- if includes_expired is set, also to those without a heartbeat for the given
 -- number of seconds, and to those that nobody knows.
 SELECT t.id AS tenant_id, e.id, e.lease_token
 FROM tenants t CROSS JOIN LATERAL (
@@ -210,7 +210,7 @@ FROM tenants t CROSS JOIN LATERAL (
     WHERE r.tenant_id = t.id AND r.status = (SELECT 'running') AND r.lease_token IS NOT NULL
     OFFSET 0) e
 WHERE e.batch_id IS NULL
-  AND (e.lease_process_id = ANY (@process_ids::uuid[]) OR @is_unheard::boolean AND NOT EXISTS (
+  AND (e.lease_process_id = ANY (@process_ids::uuid[]) OR @includes_expired::boolean AND NOT EXISTS (
       SELECT FROM processes p
       WHERE p.id = e.lease_process_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)))
 LIMIT 10000;

@@ -868,7 +868,7 @@ LIMIT 10000
 
 type SysExecutionListAbandonedParams struct {
 	ProcessIds       []uuid.UUID
-	IsUnheard        bool
+	IncludesExpired  bool
 	DeadAfterSeconds float64
 }
 
@@ -879,10 +879,10 @@ type SysExecutionListAbandonedRow struct {
 }
 
 // Running executions, no items of batches, that are leased to the given processes;
-// where is_unheard says so, also to those that have not been heard of for the given
+// if includes_expired is set, also to those without a heartbeat for the given
 // number of seconds, and to those that nobody knows.
 func (q *Queries) SysExecutionListAbandoned(ctx context.Context, db DBTX, arg SysExecutionListAbandonedParams) ([]SysExecutionListAbandonedRow, error) {
-	rows, err := db.Query(ctx, sysExecutionListAbandoned, arg.ProcessIds, arg.IsUnheard, arg.DeadAfterSeconds)
+	rows, err := db.Query(ctx, sysExecutionListAbandoned, arg.ProcessIds, arg.IncludesExpired, arg.DeadAfterSeconds)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func TakeBack(ctx context.Context, tx pgx.Tx, dead liveness.Dead) (int64, error)
 		return 0, nil
 	}
 	abandoned, err := queries.New().SysExecutionListAbandoned(ctx, tx, queries.SysExecutionListAbandonedParams{
-		ProcessIds: dead.IDs, IsUnheard: dead.Expired, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
+		ProcessIds: dead.IDs, IncludesExpired: dead.Expired, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("list the executions of dead processes: %w", err)

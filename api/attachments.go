@@ -42,8 +42,9 @@ func attachmentRoutes(s *Server) {
 	httpapi.RegisterRaw(s.http, httpapi.Operation{
 		ID: "uploadAttachment", Method: http.MethodPut, Path: attachmentPath, Tag: "Stores",
 		Summary: "Upload a file",
-		Description: "Takes the bytes of a file at the address that generate-upload-signed-url gave. Content-Length is required and Content-Type must be the one given there. " +
-			"The first complete upload wins: the same bytes again are answered alike, others with 409. An upload that breaks off leaves nothing. A file takes 200 requests a minute.",
+		Description: "Stores a file at a URL that `generate-upload-signed-url` returned. `Content-Length` is required, and `Content-Type` must be the " +
+			"type that was returned with the URL. The first complete upload is stored. If you upload the same bytes again, you get the same " +
+			"response; other bytes get 409. An interrupted upload stores nothing. A file accepts 200 requests per minute.",
 		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict},
 	}, huma.Operation{
 		Parameters: signedParameters(),
@@ -59,30 +60,30 @@ func attachmentRoutes(s *Server) {
 	httpapi.RegisterRaw(s.http, httpapi.Operation{
 		ID: "downloadAttachment", Method: http.MethodGet, Path: attachmentPath, Tag: "Stores",
 		Summary:     "Download a file",
-		Description: "Gives the bytes of a file at a download address of a package. Range requests are answered. A file takes 200 requests a minute.",
+		Description: "Returns the bytes of a file at a download URL of a package. Range requests are supported. A file accepts 200 requests per minute.",
 		Errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
 	}, huma.Operation{
 		Parameters: signedParameters(),
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The file.", Content: downloadContent()},
-			"206": {Description: "The part of the file that Range names.", Content: downloadContent()},
-			"304": {Description: "The file is the one that If-None-Match names."},
+			"206": {Description: "The range of the file that `Range` names.", Content: downloadContent()},
+			"304": {Description: "The file has the ETag in `If-None-Match`."},
 		},
 	}, s.downloadAttachment)
 }
 
 func signedParameters() []*huma.Param {
 	parameters := []*huma.Param{{
-		Name: "attachmentId", In: "path", Required: true, Description: "The file's id.",
+		Name: "attachmentId", In: "path", Required: true, Description: "The id of the file.",
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}}
 	for _, p := range []struct{ name, description string }{
-		{"tenant", "Part of the signed address."},
-		{"name", "Part of the signed address: the stored name."},
-		{"type", "Part of the signed address: the Content-Type."},
-		{"size", "Part of the signed address: the greatest length in bytes."},
-		{"expires", "Part of the signed address: when it ceases to be valid, in Unix seconds."},
-		{"signature", "The HMAC of the method and all of the address."},
+		{"tenant", "Part of the signed URL: the tenant."},
+		{"name", "Part of the signed URL: the stored name."},
+		{"type", "Part of the signed URL: the Content-Type."},
+		{"size", "Part of the signed URL: the maximum size in bytes."},
+		{"expires", "Part of the signed URL: the time at which it expires, in Unix seconds."},
+		{"signature", "The HMAC of the method and the signed URL."},
 	} {
 		parameters = append(parameters, &huma.Param{
 			Name: p.name, In: "query", Required: true, Description: p.description, Schema: &huma.Schema{Type: huma.TypeString},
@@ -164,13 +165,13 @@ type uploadReader struct {
 func (u *uploadReader) Read(p []byte) (int, error) {
 	now := u.clock()
 	if now.After(u.until) {
-		return 0, fault.New(fault.Timeout, "the file took longer than %d minutes to arrive", int(transferTimeMax.Minutes()))
+		return 0, fault.New(fault.Timeout, "the upload took longer than %d minutes", int(transferTimeMax.Minutes()))
 	}
 	_ = u.control.SetReadDeadline(now.Add(transferPauseMax)) // tests' writers have none
 	n, err := u.body.Read(p)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		err = fault.Wrap(err, fault.Timeout, "the upload paused for longer than %d s", int(transferPauseMax.Seconds()))
+		err = fault.Wrap(err, fault.Timeout, "the upload received no data for %d s", int(transferPauseMax.Seconds()))
 	}
 	return n, err
 }
@@ -206,7 +207,7 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 		}
 		return source.err
 	case r.Context().Err() == nil:
-		s.config.HTTP.Log.ErrorContext(r.Context(), "a download breaks off", "error", source.err)
+		s.config.HTTP.Log.ErrorContext(r.Context(), "download aborted", "error", source.err)
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (s *Server) refusedDownload(r *http.Request, header http.Header, status int
 	header.Del("Content-Length")
 	switch status {
 	case http.StatusPreconditionFailed:
-		return fault.New(fault.Stale, "the file is not the one that the request asks for")
+		return fault.New(fault.Stale, "the file does not match the If-Match or If-Unmodified-Since header")
 	case http.StatusRequestedRangeNotSatisfiable:
 		return s.http.Problem(r.Context(), fault.New(fault.Invalid, "the file does not have the range of bytes that Range names")).
 			WithStatus(status, "RANGE_NOT_SATISFIABLE")
@@ -296,7 +297,7 @@ func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow
 		if !ok {
 			notices = append(notices, workflow.Notice{
 				Code: noticeNoFile, Level: workflow.LevelWarning, CreatedAt: queries.CreatedAt(id),
-				Message: fmt.Sprintf("attachments[%d] of the end task names no stored file and is left out", i),
+				Message: fmt.Sprintf("attachments[%d] of the end task does not name a stored file and is left out", i),
 			})
 			continue
 		}

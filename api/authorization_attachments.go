@@ -14,31 +14,31 @@ import (
 
 // AuthorizationAttachment is a file of an authorization.
 type AuthorizationAttachment struct {
-	AttachmentID string    `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
-	FileName     string    `json:"fileName" doc:"The file's name." example:"identity-card.pdf"`
-	ContentType  string    `json:"contentType" doc:"Its type." example:"application/pdf"`
-	Size         int64     `json:"size" doc:"Its length in bytes." example:"48213"`
-	SHA256       string    `json:"sha256" doc:"The SHA-256 of its bytes, in hexadecimal; a signature is evidence of it." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
-	DownloadURL  string    `json:"downloadUrl" doc:"GET the file here before expiresAt; no bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?signature=…"`
-	ExpiresAt    Timestamp `json:"expiresAt" doc:"When the address ceases to be valid, 15 minutes from now."`
-	CreatedAt    Timestamp `json:"createdAt" doc:"When the file was announced."`
+	AttachmentID string    `json:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+	FileName     string    `json:"fileName" doc:"The name of the file." example:"identity-card.pdf"`
+	ContentType  string    `json:"contentType" doc:"The content type." example:"application/pdf"`
+	Size         int64     `json:"size" doc:"The size in bytes." example:"48213"`
+	SHA256       string    `json:"sha256" doc:"The SHA-256 hash of the file, in hexadecimal. A signature covers this hash." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	DownloadURL  string    `json:"downloadUrl" doc:"Send a GET request to this URL before expiresAt to download the file. No bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?signature=…"`
+	ExpiresAt    Timestamp `json:"expiresAt" doc:"The time at which the URL expires, 15 minutes from now."`
+	CreatedAt    Timestamp `json:"createdAt" doc:"The time at which the upload URL was requested."`
 }
 
 type (
 	attachInput struct {
 		AuthorizationPath
 		Body struct {
-			FileName string `json:"fileName" minLength:"1" maxLength:"255" doc:"The file's name, which says its type: .pdf, .png, .jpg, .jpeg, .tif, .tiff or .txt." example:"identity-card.pdf"`
+			FileName string `json:"fileName" minLength:"1" maxLength:"255" doc:"The name of the file. Its extension sets the type: .pdf, .png, .jpg, .jpeg, .tif, .tiff or .txt." example:"identity-card.pdf"`
 		}
 	}
 	authorizationAttachmentInput struct {
 		AuthorizationPath
-		AttachmentID string `path:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+		AttachmentID string `path:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
 	}
 	authorizationAttachmentOutput     struct{ Body AuthorizationAttachment }
 	authorizationAttachmentListOutput struct {
 		Body struct {
-			Data []AuthorizationAttachment `json:"data" doc:"The files whose bytes are complete, oldest first."`
+			Data []AuthorizationAttachment `json:"data" doc:"The files whose upload is complete, oldest first."`
 		}
 	}
 )
@@ -50,10 +50,11 @@ func authorizationAttachmentRoutes(s *Server) {
 		`"expiresAt":"2026-11-21T02:24:25.000Z","createdAt":"2026-11-21T02:09:25.123Z"}`
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "attachToAuthorization", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/attachments", Tag: "Authorizations",
-		Summary: "Get an address for an attachment",
-		Description: "**[ext]** Gives an address that takes one file of the authorization: PUT the raw file to signedUrl with the Content-Type given here. " +
-			"An authorization takes 20 files, until it is signed; the signature is evidence of their hashes. " +
-			"Upload before a code is asked for: that withdraws the addresses whose upload is not complete. A code that is open is superseded.",
+		Summary: "Get an upload URL for an attachment",
+		Description: "**[ext]** Returns a URL for uploading one file of the authorization. Send the raw file in a PUT request to `signedUrl` with the " +
+			"returned `contentType`.\n\n" +
+			"An authorization accepts 20 files until it is signed. The signature covers their hashes. Complete all uploads before you request " +
+			"a code: the request withdraws the upload URLs of incomplete uploads. Requesting an upload URL invalidates the current code.",
 		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
 		RequestExample:  `{"fileName":"identity-card.pdf"}`,
 		ResponseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13?expires=1795226065&signature=c2ln","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13.pdf","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13","contentType":"application/pdf","expiresAt":"2026-11-21T02:24:25.000Z"}`,
@@ -61,21 +62,25 @@ func authorizationAttachmentRoutes(s *Server) {
 	}, s.attachToAuthorization)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listAuthorizationAttachments", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/attachments", Tag: "Authorizations",
-		Summary: "List the attachments of an authorization", Description: "**[ext]** The files whose bytes are complete, with addresses for their download.",
-		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		Summary:     "List the attachments of an authorization",
+		Description: "**[ext]** Returns the files whose upload is complete, with download URLs.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: `{"data":[` + example + `]}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.listAuthorizationAttachments)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getAuthorizationAttachment", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", Tag: "Authorizations",
-		Summary: "Get an attachment of an authorization", Description: "**[ext]** A file whose bytes are complete, with an address for its download.",
-		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		Summary:     "Get an attachment of an authorization",
+		Description: "**[ext]** Returns a file whose upload is complete, with a download URL.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: example,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getAuthorizationAttachment)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteAuthorizationAttachment", Method: http.MethodDelete, Path: "/v1/authorizations/{authorizationId}/attachments/{attachmentId}", Tag: "Authorizations",
-		Summary: "Delete an attachment of an authorization", Description: "**[ext]** Removes a file for good, until the authorization is signed, and supersedes a code that is open.",
+		Summary: "Delete an attachment of an authorization",
+		Description: "**[ext]** Permanently deletes a file and invalidates the current code. After the authorization is signed, its files cannot be " +
+			"deleted.",
 		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.deleteAuthorizationAttachment)

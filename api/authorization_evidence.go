@@ -13,35 +13,35 @@ import (
 
 // Evidence is what is known of how an authorization came about.
 type Evidence struct {
-	Authorization Authorization    `json:"authorization" doc:"The authorization as it is."`
-	Records       []EvidenceRecord `json:"records" doc:"Every step, in the order in which it was recorded."`
-	Chain         EvidenceChain    `json:"chain" doc:"The tenant's chain of evidence, of which the records are links."`
+	Authorization Authorization    `json:"authorization" doc:"The authorization."`
+	Records       []EvidenceRecord `json:"records" doc:"All steps in the order in which they were recorded."`
+	Chain         EvidenceChain    `json:"chain" doc:"The tenant's chain of evidence, which contains the records."`
 }
 
 // EvidenceRecord is one link of the chain.
 type EvidenceRecord struct {
-	Position         int64     `json:"position" doc:"Its place in the tenant's chain, from 1." example:"41"`
-	Kind             string    `json:"kind" enum:"authorization_created,authorization_changed,attachment_announced,attachment_removed,code_requested,code_sent,delivery_failed,code_attempted,code_rejected,signed,authorization_deleted" doc:"What was recorded." example:"signed"`
-	RecordedAt       Timestamp `json:"recordedAt" doc:"When, by the clock of the database."`
-	RecordedAtMicros int64     `json:"recordedAtMicros" doc:"The same in microseconds since 1970, as it is hashed." example:"1795226965123456"`
-	Content          RawObject `json:"content" doc:"What is known of the step: client, address, contact (masked, and its HMAC), times, template, provider."`
-	Salt             string    `json:"salt" doc:"Hexadecimal. commitment = HMAC-SHA-256(salt, content), the content byte for byte as it is here." example:"7f…"`
-	Commitment       string    `json:"commitment" doc:"Hexadecimal; what the hash holds of the content." example:"9c…"`
-	PreviousHash     string    `json:"previousHash" doc:"Hexadecimal; the hash of the record before, empty for the first." example:"b1…"`
-	Hash             string    `json:"hash" doc:"Hexadecimal; SHA-256 over all the others, as docs/consent.md says." example:"d4…"`
+	Position         int64     `json:"position" doc:"The position in the tenant's chain, starting at 1." example:"41"`
+	Kind             string    `json:"kind" enum:"authorization_created,authorization_changed,attachment_announced,attachment_removed,code_requested,code_sent,delivery_failed,code_attempted,code_rejected,signed,authorization_deleted" doc:"The step that was recorded." example:"signed"`
+	RecordedAt       Timestamp `json:"recordedAt" doc:"The time of the step, by the clock of the database."`
+	RecordedAtMicros int64     `json:"recordedAtMicros" doc:"The same time in microseconds since 1970. The hash covers this number." example:"1795226965123456"`
+	Content          RawObject `json:"content" doc:"The details of the step: client, IP address, contact (masked, and its HMAC), times, template and provider."`
+	Salt             string    `json:"salt" doc:"The salt in hexadecimal. commitment is HMAC-SHA-256(salt, content), with content byte for byte as in this response." example:"7f…"`
+	Commitment       string    `json:"commitment" doc:"The commitment to the content, in hexadecimal. The hash covers it in place of the content." example:"9c…"`
+	PreviousHash     string    `json:"previousHash" doc:"The hash of the previous record, in hexadecimal. Empty for the first record." example:"b1…"`
+	Hash             string    `json:"hash" doc:"The SHA-256 hash of all other members, in hexadecimal. docs/consent.md describes how it is computed." example:"d4…"`
 }
 
 // EvidenceChain is the chain around the records.
 type EvidenceChain struct {
-	Count    int64  `json:"count" doc:"How many records the tenant's chain has by now." example:"58"`
-	HeadHash string `json:"headHash" doc:"Hexadecimal; the hash of its last record." example:"ab…"`
-	IsIntact bool   `json:"isIntact" doc:"Whether every record here is what its hash and its commitment say. The whole chain is verified by the operator: tranche evidence verify." example:"true"`
+	Count    int64  `json:"count" doc:"The number of records in the tenant's chain." example:"58"`
+	HeadHash string `json:"headHash" doc:"The hash of the last record in the chain, in hexadecimal." example:"ab…"`
+	IsIntact bool   `json:"isIntact" doc:"true if every record of this response matches its hash and its commitment. The operator verifies the whole chain with the command tranche evidence verify." example:"true"`
 }
 
 type (
 	evidenceOutput    struct{ Body Evidence }
 	certificateOutput struct {
-		ContentType        string `header:"Content-Type" doc:"application/pdf."`
+		ContentType        string `header:"Content-Type" doc:"Always application/pdf."`
 		ContentDisposition string `header:"Content-Disposition" doc:"The name of the file."`
 		Body               []byte
 	}
@@ -51,8 +51,8 @@ func evidenceRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getEvidence", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/evidence", Tag: "Authorizations",
 		Summary: "Get the evidence of an authorization",
-		Description: "**[ext]** Every step from the creation on, as it was recorded in the tenant's chain of evidence: append only, each record with the hash of the one before, " +
-			"its content bound to it by a salted commitment.",
+		Description: "**[ext]** Returns every step since the creation, as recorded in the tenant's chain of evidence. Records can only be appended. " +
+			"Each record contains the hash of the previous one, and a salted commitment binds it to its content.",
 		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: `{"authorization":` + authorizationExample + `,"records":[{"position":1,"kind":"authorization_created","recordedAt":"2026-11-21T02:09:25.123Z",` +
 			`"recordedAtMicros":1795226965123456,"content":{"by":{"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","ipAddress":"203.0.113.7","userAgent":"curl/8"}},` +
@@ -62,7 +62,7 @@ func evidenceRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getEvidenceCertificate", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/evidence.pdf", Tag: "Authorizations",
 		Summary:     "Get the certificate of an authorization",
-		Description: "**[ext]** The evidence as a document to read and to print: who consented to what, when and how, and the hashes that show it.",
+		Description: "**[ext]** Returns the evidence as a PDF document: who consented to what, when and how, and the hashes that prove it.",
 		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ContentType: "application/pdf",
 		Errors:      []int{http.StatusNotFound},

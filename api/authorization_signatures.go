@@ -16,39 +16,39 @@ import (
 
 // SigningRequest asks for a one-time password.
 type SigningRequest struct {
-	Value         string   `json:"value" minLength:"1" maxLength:"254" doc:"Where the code goes: an e-mail address, or a telephone number in the form of E.164." example:"ana@example.com"`
-	ContactMethod string   `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How it goes there. One that the operator has not configured is refused." example:"email"`
-	TemplateID    string   `json:"templateId" minLength:"1" maxLength:"64" doc:"The message template; default always exists." example:"default"`
-	CodeSize      *Integer `json:"codeSize,omitempty" minimum:"6" maximum:"10" doc:"How many digits the code has; by default 6." example:"6"`
-	ExpiresIn     *Integer `json:"expiresIn,omitempty" minimum:"60" maximum:"600" doc:"For how many seconds the code is valid; by default 600." example:"600"`
-	MaxAttempts   *Integer `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"How often a code may be presented; by default 5." example:"5"`
+	Value         string   `json:"value" minLength:"1" maxLength:"254" doc:"The address to which the code is sent: an email address, or a phone number in E.164 format." example:"ana@example.com"`
+	ContactMethod string   `json:"contactMethod" enum:"email,sms,whatsapp" doc:"The channel. A channel that the operator has not configured is rejected." example:"email"`
+	TemplateID    string   `json:"templateId" minLength:"1" maxLength:"64" doc:"The id of the message template. The template default always exists." example:"default"`
+	CodeSize      *Integer `json:"codeSize,omitempty" minimum:"6" maximum:"10" doc:"The number of digits of the code. Defaults to 6." example:"6"`
+	ExpiresIn     *Integer `json:"expiresIn,omitempty" minimum:"60" maximum:"600" doc:"The lifetime of the code in seconds. Defaults to 600." example:"600"`
+	MaxAttempts   *Integer `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"The number of attempts to enter the code. Defaults to 5." example:"5"`
 }
 
 // SigningStarted is a code on its way.
 type SigningStarted struct {
-	OTPID     string    `json:"otpId" doc:"The one-time password, for the attempt." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
-	ExpiresAt Timestamp `json:"expiresAt" doc:"**[ext]** When the code ceases to be valid."`
+	OTPID     string    `json:"otpId" doc:"The id of the one-time password. Send it with the signature attempt." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ExpiresAt Timestamp `json:"expiresAt" doc:"**[ext]** The time at which the code expires."`
 }
 
 // SigningAttempt presents a code.
 type SigningAttempt struct {
-	OTPID string `json:"otpId" minLength:"1" maxLength:"64" doc:"The one-time password that the code belongs to." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	OTPID string `json:"otpId" minLength:"1" maxLength:"64" doc:"The id of the one-time password." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	Code  string `json:"code" pattern:"^[0-9]{6,10}$" doc:"The code that the signer received." example:"402971"`
 }
 
 // Signature is a signing that came to its end.
 type Signature struct {
-	OTPID             string     `json:"otpId" doc:"The one-time password that signed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
-	ContactMethod     string     `json:"contactMethod" enum:"email,sms,whatsapp" doc:"How the code went out." example:"email"`
-	Contact           string     `json:"contact" doc:"Where it went, masked." example:"a***@example.com"`
-	TemplateID        string     `json:"templateId" doc:"The message template." example:"default"`
-	ClientID          string     `json:"clientId" doc:"The client that asked for the code." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	RequestedAt       Timestamp  `json:"requestedAt" doc:"When the code was asked for."`
-	SentAt            *Timestamp `json:"sentAt,omitempty" doc:"When the provider had taken the message; absent while its answer has not come."`
-	Provider          string     `json:"provider,omitempty" doc:"What took the message: smtp, gateway or folder." example:"smtp"`
+	OTPID             string     `json:"otpId" doc:"The id of the one-time password that was used to sign." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ContactMethod     string     `json:"contactMethod" enum:"email,sms,whatsapp" doc:"The channel of the code." example:"email"`
+	Contact           string     `json:"contact" doc:"The address to which the code was sent, masked." example:"a***@example.com"`
+	TemplateID        string     `json:"templateId" doc:"The id of the message template." example:"default"`
+	ClientID          string     `json:"clientId" doc:"The id of the client that requested the code." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	RequestedAt       Timestamp  `json:"requestedAt" doc:"The time at which the code was requested."`
+	SentAt            *Timestamp `json:"sentAt,omitempty" doc:"The time at which the provider accepted the message. Absent until the provider has answered."`
+	Provider          string     `json:"provider,omitempty" doc:"The provider that accepted the message: smtp, gateway or folder." example:"smtp"`
 	ProviderMessageID string     `json:"providerMessageId,omitempty" doc:"The provider's id of the message." example:"<0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12@acme.example>"`
-	Attempts          int        `json:"attempts" doc:"How many attempts it took." example:"1"`
-	SignedAt          Timestamp  `json:"signedAt" doc:"When the code was presented; the authorization's authorizedAt."`
+	Attempts          int        `json:"attempts" doc:"The number of attempts, including the successful one." example:"1"`
+	SignedAt          Timestamp  `json:"signedAt" doc:"The time of the signature. It equals authorizedAt of the authorization."`
 }
 
 type (
@@ -64,7 +64,7 @@ type (
 
 	signatureListOutput struct {
 		Body struct {
-			Data []Signature `json:"data" doc:"The signatures: none, or one."`
+			Data []Signature `json:"data" doc:"The signature, or an empty array."`
 		}
 	}
 )
@@ -73,11 +73,13 @@ func signatureRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "startSigning", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/signatures", Tag: "Authorizations",
 		Summary: "Send a one-time password",
-		Description: "Sends a code to the signer. One code of an authorization is open at a time: a new one supersedes the one before, and so does every change of the authorization or its files. " +
-			"The code covers the files that are complete; addresses whose upload is not are withdrawn. " +
-			"429: a contact and an authorization get one code in 60 s, a contact 5 in 10 minutes and 10 a day. " +
-			"409: the authorization is signed, has expired, or has had its 20 codes, which no waiting changes. " +
-			"No answer tells whether a contact exists; a code that a provider does not take is in the evidence.",
+		Description: "Sends a code to the signer. An authorization has one valid code at a time: a new code invalidates the previous one, and so does " +
+			"every change of the authorization or its files. The code covers the files whose upload is complete. Upload URLs of other files " +
+			"are withdrawn.\n\n" +
+			"The response is 429 if the limits are exceeded: one code in 60 seconds for an authorization and for a contact, 5 codes in 10 " +
+			"minutes and 10 codes per day for a contact. The response is 409 if the authorization is signed, has expired, or has had its 20 " +
+			"codes; waiting does not change this.\n\n" +
+			"No response shows whether a contact exists. If a provider rejects a code, the evidence shows it.",
 		Scope: identity.ScopeAuthorizationsSign, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
 		Inspect:         consent.InspectSigning,
 		RequestExample:  `{"value":"ana@example.com","contactMethod":"email","templateId":"default"}`,
@@ -87,17 +89,19 @@ func signatureRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "attemptSignature", Method: http.MethodPost, Path: "/v1/authorizations/{authorizationId}/signatures/attempt", Tag: "Authorizations",
 		Summary: "Sign with a one-time password",
-		Description: "Presents a code; the right one signs the authorization, which sets authorizedAt and hasSignatures. " +
-			"400: the code is wrong (the message says how many attempts are left) or has expired. " +
-			"409: its attempts are used up, it was used or superseded, or the authorization is signed or has expired.",
+		Description: "Checks a code. The correct code signs the authorization and sets `authorizedAt` and `hasSignatures`.\n\n" +
+			"The response is 400 if the code is wrong or has expired. If it is wrong, the message contains the number of attempts left. The " +
+			"response is 409 if no attempts are left, if the code was used or replaced by another one, or if the authorization is signed or " +
+			"has expired.",
 		Scope: identity.ScopeAuthorizationsSign, Category: identity.LimitAuthorizations, Status: http.StatusAccepted,
 		RequestExample: `{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","code":"402971"}`,
 		Errors:         []int{http.StatusNotFound, http.StatusConflict},
 	}, s.attemptSignature)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listSignatures", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}/signatures", Tag: "Authorizations",
-		Summary: "List the signatures of an authorization", Description: "**[ext]** What is known of the signature; the evidence has every step.",
-		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		Summary:     "List the signatures of an authorization",
+		Description: "**[ext]** Returns the signature of an authorization. The evidence shows every step.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: `{"data":[{"otpId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","contactMethod":"email","contact":"a***@example.com","templateId":"default",` +
 			`"clientId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","requestedAt":"2026-11-21T02:09:25.123Z","sentAt":"2026-11-21T02:09:25.823Z","provider":"smtp",` +
 			`"providerMessageId":"<0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12@acme.example>","attempts":1,"signedAt":"2026-11-21T02:10:02.001Z"}]}`,

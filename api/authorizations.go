@@ -51,14 +51,15 @@ func authorizationReadRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listAuthorizations", Method: http.MethodGet, Path: "/v1/authorizations", Tag: "Authorizations",
 		Summary:     "List authorizations",
-		Description: "The authorizations of the tenant, newest first unless the call says otherwise. cursor goes with that order only.",
+		Description: "Returns the authorizations of the tenant, newest first unless the request has another order. `cursor` requires the default order.",
 		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: `{"data":[` + authorizationExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listAuthorizations)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getAuthorization", Method: http.MethodGet, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
-		Summary: "Get an authorization", Description: "A whole authorization. A deleted one is answered like an unknown one.",
-		Scope: identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
+		Summary:     "Get an authorization",
+		Description: "Returns an authorization. For a deleted authorization the response is 404, as for an unknown one.",
+		Scope:       identity.ScopeAuthorizationsRead, Category: identity.LimitAuthorizations,
 		ResponseExample: authorizationExample,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getAuthorization)
@@ -68,7 +69,7 @@ func authorizationWriteRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "createAuthorization", Method: http.MethodPost, Path: "/v1/authorizations", Tag: "Authorizations",
 		Summary:     "Create an authorization",
-		Description: "Records a consent that is to be signed: by POST …/signatures and POST …/signatures/attempt.",
+		Description: "Records a consent that a person is to sign. To sign it, call `POST …/signatures` and then `POST …/signatures/attempt`.",
 		Scope:       identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations, Status: http.StatusCreated,
 		RequestExample: `{"tenant":"acme","key":"credit-report","label":"credit report inquiry","identityKey":"borrowerId","identityValue":"B-1001",` +
 			`"borrowerId":"B-1001","policyLink":"https://acme.example/privacy/v3","tags":["web"]}`,
@@ -79,8 +80,9 @@ func authorizationWriteRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "updateAuthorization", Method: http.MethodPatch, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
 		Summary: "Change an authorization",
-		Description: "**[ext]** Changes the members that the body has and leaves the others as they are; an empty text removes. " +
-			"A code that is open is superseded, unless nothing changes: ask for another one. An authorization that is signed can not be changed any more.",
+		Description: "**[ext]** Changes the members that the body contains. All other members stay as they are. An empty string removes a member. A " +
+			"change invalidates the current code, so request another one; a request that changes nothing does not. A signed authorization " +
+			"cannot be changed.",
 		Scope: identity.ScopeAuthorizationsWrite, Category: identity.LimitAuthorizations,
 		RequestExample:  `{"externalId":"crm-991","tags":["web"]}`,
 		ResponseExample: authorizationExample,
@@ -90,8 +92,8 @@ func authorizationWriteRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteAuthorization", Method: http.MethodDelete, Path: "/v1/authorizations/{authorizationId}", Tag: "Authorizations",
 		Summary: "Delete an authorization",
-		Description: "Removes an authorization, its files and everything personal, signed or not. What stays is a tombstone: " +
-			"the hashes of its evidence, by which the tenant's chain of evidence can still be verified.",
+		Description: "Deletes an authorization, its files and all personal data, whether it is signed or not. The hashes of its evidence remain, so " +
+			"that the tenant's chain of evidence can still be verified.",
 		Scope: identity.ScopeAuthorizationsDelete, Category: identity.LimitAuthorizations,
 		Errors: []int{http.StatusNotFound},
 	}, s.deleteAuthorization)
@@ -122,7 +124,7 @@ func actor(ctx context.Context) consent.Actor {
 func (s *Server) listAuthorizations(ctx context.Context, in *authorizationListInput) (*authorizationListOutput, error) {
 	sort := consent.Sort{By: in.SortBy, Ascending: in.SortDirection == "asc"}
 	if in.HasCursor() && (in.SortBy != "createdAt" || sort.Ascending) {
-		return nil, fault.InvalidRequest(fault.Detail{Field: "cursor", Message: "goes with the newest first only: leave sort-by and sort-direction out"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "cursor", Message: "requires the default order; remove sort-by and sort-direction"})
 	}
 	p := httpapi.Principal(ctx)
 	filter := consent.Filter{BorrowerID: in.BorrowerID, Key: in.Key, Search: in.Search}
@@ -153,7 +155,7 @@ func (s *Server) getAuthorization(ctx context.Context, in *AuthorizationPath) (*
 func (s *Server) createAuthorization(ctx context.Context, in *authorizationCreateInput) (*authorizationCreateOutput, error) {
 	p, b := httpapi.Principal(ctx), &in.Body
 	if b.Tenant != p.TenantSlug && b.Tenant != p.TenantID.String() {
-		return nil, fault.New(fault.Forbidden, "the member tenant must name the token's own tenant")
+		return nil, fault.New(fault.Forbidden, "the member tenant must be the tenant of the token")
 	}
 	content := consent.Content{
 		Key: b.Key, Label: b.Label, IdentityKey: b.IdentityKey, IdentityValue: b.IdentityValue, FormID: b.FormID,

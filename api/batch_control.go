@@ -15,24 +15,24 @@ import (
 
 // BatchRetryRequest is the body of a batch's retry (section 4.4).
 type BatchRetryRequest struct {
-	RetryMode           string      `json:"retryMode" enum:"pre_processing,post_processing,failed_items,unsuccessful_sources_items,failed_and_unsuccessful_sources_items" doc:"What to repeat: reading the items; writing the output; the items that failed or were cancelled; the completed ones of which a data source failed; or both groups of items." example:"failed_items"`
-	UsePreviousInputs   *bool       `json:"usePreviousInputs,omitempty" default:"true" doc:"false with retryMode pre_processing and a new source of items: the files, items, packages and customInput given here replace all of the earlier ones."`
-	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"Stored names of uploaded files of items."`
-	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, what they share, and packages of items."`
+	RetryMode           string      `json:"retryMode" enum:"pre_processing,post_processing,failed_items,unsuccessful_sources_items,failed_and_unsuccessful_sources_items" doc:"The part of the batch to repeat. pre_processing reads the items again. post_processing writes the output again. failed_items runs the items that failed or were cancelled. unsuccessful_sources_items runs the completed items for which a data source failed. failed_and_unsuccessful_sources_items runs both groups." example:"failed_items"`
+	UsePreviousInputs   *bool       `json:"usePreviousInputs,omitempty" default:"true" doc:"Set it to false to replace the items. This requires the retryMode pre_processing and a new source of items. The files, items, packages and customInput of this request then replace all earlier ones."`
+	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"The fileName values of uploaded files that contain items."`
+	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, input that all items share, and packages of items."`
 }
 
 // BatchRetried is a retry that was accepted (decisions 6.9).
 type BatchRetried struct {
-	ExecutionBatchID string `json:"executionBatchId" doc:"The batch's id, the same as before." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	RetryMode        string `json:"retryMode" doc:"What is repeated." example:"failed_items"`
-	Attempt          int    `json:"attempt" doc:"Which attempt of the batch this is." example:"2"`
-	ItemsToRetry     int    `json:"itemsToRetry" doc:"How many items run again; 0 where a stage is repeated. Those whose input does not match are counted and fail again." example:"39"`
-	Status           string `json:"status" enum:"pending,processing,post_processing" doc:"Where the batch stands now." example:"processing"`
+	ExecutionBatchID string `json:"executionBatchId" doc:"The id of the batch. A retry does not change it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	RetryMode        string `json:"retryMode" doc:"The part of the batch that is repeated." example:"failed_items"`
+	Attempt          int    `json:"attempt" doc:"The number of the new attempt." example:"2"`
+	ItemsToRetry     int    `json:"itemsToRetry" doc:"The number of items that run again. 0 if a phase is repeated. Items whose input does not match the inputSchema are included and fail again." example:"39"`
+	Status           string `json:"status" enum:"pending,processing,post_processing" doc:"The status of the batch now." example:"processing"`
 }
 
 type (
 	batchRetryInput struct {
-		ID   string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID   string `path:"batchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		Body BatchRetryRequest
 	}
 )
@@ -41,11 +41,13 @@ func batchControlRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "retryBatch", Method: http.MethodPost, Path: "/v1/execution-batches/{batchId}/retry", Tag: "Batches",
 		Summary: "Retry a batch",
-		Description: "Gives a batch that has ended another attempt under the same id. pre_processing is possible from pre_processing_failed, post_processing from complete and post_processing_failed, " +
-			"the modes of items from complete, cancelled and post_processing_failed. Items that run again keep their executions, which get another attempt: completed tasks keep their results. " +
-			"pre_processing reads the items anew, of which none has run: they get executions of their own, and those of the items that were refused before are gone. " +
-			"A batch that was cancelled before all of its items were read can not be retried. " +
-			"The output package of the earlier attempt stays readable.",
+		Description: "Starts another attempt of a batch that has ended. The batch keeps its id.\n\n" +
+			"The mode `pre_processing` requires the status `pre_processing_failed`. The mode `post_processing` requires `complete` or " +
+			"`post_processing_failed`. The modes that run items again require `complete`, `cancelled` or `post_processing_failed`. A batch " +
+			"that was cancelled before all of its items were read cannot be retried.\n\n" +
+			"Items that run again keep their executions, which get another attempt: completed tasks keep their results. `pre_processing` reads " +
+			"all items again. None of them has run; they get new executions, and the executions of items that were rejected before are " +
+			"deleted. The output package of the previous attempt stays available.",
 		Scope: identity.ScopeBatchesRun, Category: identity.LimitBatch, BodyMax: executeBatchBodyMax, Status: http.StatusAccepted,
 		RequestExample:  `{"retryMode":"failed_items","usePreviousInputs":true}`,
 		ResponseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","retryMode":"failed_items","attempt":2,"itemsToRetry":39,"status":"processing"}`,
@@ -55,10 +57,11 @@ func batchControlRoutes(s *Server) {
 		id, verb, summary, description string
 		do                             func(ctx context.Context, tenantID, id uuid.UUID) error
 	}{
-		{"pauseBatch", "pause", "Pause a batch", "Items that run go on and no more begin, until the batch is resumed.", s.config.Batches.Pause},
-		{"resumeBatch", "resume", "Resume a batch", "A paused batch goes on in the phase it left.", s.config.Batches.Resume},
-		{"cancelBatch", "cancel", "Cancel a batch", "Ends a batch that has not ended: items that have not begun or wait are cancelled, and count as failed; those that run end by themselves. " +
-			"The output of all is still written. The status becomes cancelled when nothing is pending and the output is there; until then cancelRequestedAt **[ext]** tells. To ask again changes nothing.", s.config.Batches.Cancel},
+		{"pauseBatch", "pause", "Pause a batch", "Items in progress continue, and no further items begin until the batch is resumed.", s.config.Batches.Pause},
+		{"resumeBatch", "resume", "Resume a batch", "A paused batch continues in the phase in which it was paused.", s.config.Batches.Resume},
+		{"cancelBatch", "cancel", "Cancel a batch", "Cancels a batch that has not ended. Items that have not begun or that wait are cancelled and count as failed. Items in progress run to their end. " +
+			"The output of all items is still written. The status becomes `cancelled` when no item is pending and the output is complete; " +
+			"until then `cancelRequestedAt` **[ext]** is present. A second request changes nothing.", s.config.Batches.Cancel},
 	} {
 		httpapi.Register(s.http, httpapi.Operation{
 			ID: o.id, Method: http.MethodPost, Path: "/v1/execution-batches/{batchId}/" + o.verb, Tag: "Batches",
@@ -119,11 +122,11 @@ func retrySources(ctx context.Context, body *BatchRetryRequest) (*batches.Reques
 	hasNew := sources.HasSources() || sources.CustomInput != nil
 	switch {
 	case usePrevious && hasNew:
-		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be false where new inputs are given"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be false if the request has new inputs"})
 	case usePrevious:
 		return nil, nil
 	case !sources.HasSources():
-		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be true where no new source of items is given"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "usePreviousInputs", Message: "must be true if the request has no new source of items"})
 	default:
 		return sources, nil
 	}

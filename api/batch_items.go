@@ -14,31 +14,31 @@ import (
 
 // BatchItem is an item of a batch as lists show it.
 type BatchItem struct {
-	ItemIndex      int        `json:"itemIndex" doc:"The item's place among all, from 0." example:"41"`
-	ExecutionID    string     `json:"executionId" doc:"Its execution, of which the Executions API tells more." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	SourceFileName string     `json:"sourceFileName,omitempty" doc:"The file it was read from; absent for items of the request." example:"applications.csv"`
-	RowNumber      int        `json:"rowNumber,omitempty" doc:"Its row there, the header being the first; absent for items of the request." example:"43"`
-	BorrowerID     string     `json:"borrowerId,omitempty" doc:"Whom it is about." example:"B-1001"`
-	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"failed"`
-	SourceFailed   bool       `json:"sourceFailed" doc:"Whether it completed though a data source failed." example:"false"`
-	StatusCode     int        `json:"statusCode,omitempty" doc:"The result's; absent until it has ended." example:"422"`
-	ErrorMessage   string     `json:"errorMessage,omitempty" doc:"Why it failed." example:"applications.csv, row 43: income: is not a number as in 1234.56"`
-	Attempt        int        `json:"attempt" doc:"1, and one more for each retry." example:"1"`
-	StartedAt      *Timestamp `json:"startedAt,omitempty" doc:"When this attempt was started; absent before."`
-	CompletedAt    *Timestamp `json:"completedAt,omitempty" doc:"When it ended; absent before."`
+	ItemIndex      int        `json:"itemIndex" doc:"The position of the item in the batch, starting at 0." example:"41"`
+	ExecutionID    string     `json:"executionId" doc:"The id of the item's execution. The operations of executions return more about it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	SourceFileName string     `json:"sourceFileName,omitempty" doc:"The name of the file that contains the item. Absent for items of the request body." example:"applications.csv"`
+	RowNumber      int        `json:"rowNumber,omitempty" doc:"The row in that file. The header is row 1. Absent for items of the request body." example:"43"`
+	BorrowerID     string     `json:"borrowerId,omitempty" doc:"The borrower's id." example:"B-1001"`
+	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"failed"`
+	SourceFailed   bool       `json:"sourceFailed" doc:"true if the item completed although a data source failed." example:"false"`
+	StatusCode     int        `json:"statusCode,omitempty" doc:"The status code of the result. Absent until the item has ended." example:"422"`
+	ErrorMessage   string     `json:"errorMessage,omitempty" doc:"The reason of the failure." example:"applications.csv, row 43: income: must be a number such as 1234.56"`
+	Attempt        int        `json:"attempt" doc:"The number of the attempt. It starts at 1 and increases with every retry." example:"1"`
+	StartedAt      *Timestamp `json:"startedAt,omitempty" doc:"The time at which this attempt started. Absent before that."`
+	CompletedAt    *Timestamp `json:"completedAt,omitempty" doc:"The time at which it ended. Absent before that."`
 }
 
 type (
 	batchItemsInput struct {
-		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID string `path:"batchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		httpapi.PageInput
-		PerPage int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many items a page has."`
-		Status  string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Only items of this status."`
+		PerPage int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"The number of items on a page."`
+		Status  string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Returns only items with this status."`
 	}
 	batchItemsOutput struct {
 		Body struct {
 			Data       []BatchItem        `json:"data" doc:"The items of the page."`
-			Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
+			Pagination httpapi.Pagination `json:"pagination" doc:"The position of the page in the list."`
 		}
 	}
 )
@@ -46,10 +46,13 @@ type (
 func batchItemRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listBatchItems", Method: http.MethodGet, Path: "/v1/execution-batches/{batchId}/items", Tag: "Batches",
-		Summary:     "List the items of a batch",
-		Description: "**[ext]** The items in the order of their sources, each with the row it was read from. Items are listed once they have ended; before that, those that make more than one call from their second on, those of a workflow that asks for the time or runs the latest version of another from their first on, and those of a workflow that waits from the start.",
-		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
-		ResponseExample: `{"data":[{"itemIndex":41,"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","sourceFileName":"applications.csv","rowNumber":43,"borrowerId":"B-1001","status":"failed","sourceFailed":false,"statusCode":422,"errorMessage":"applications.csv, row 43: income: is not a number as in 1234.56","attempt":1,"completedAt":"2026-11-21T02:09:25.123Z"}],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
+		Summary: "List the items of a batch",
+		Description: "**[ext]** Returns the items in the order of their sources, each with the row from which it was read.\n\n" +
+			"All items are listed after they have ended. Some are listed earlier: an item that makes several calls, from its second call on; " +
+			"an item of a workflow that uses the current time or runs the latest version of another workflow, from its first call on; and an " +
+			"item of a workflow that waits, from the start.",
+		Scope: identity.ScopeBatchesRead, Category: identity.LimitPolling,
+		ResponseExample: `{"data":[{"itemIndex":41,"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","sourceFileName":"applications.csv","rowNumber":43,"borrowerId":"B-1001","status":"failed","sourceFailed":false,"statusCode":422,"errorMessage":"applications.csv, row 43: income: must be a number such as 1234.56","attempt":1,"completedAt":"2026-11-21T02:09:25.123Z"}],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.listBatchItems)
 }

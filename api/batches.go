@@ -19,101 +19,101 @@ const executeBatchBodyMax = 20 << 20
 
 // BatchRequest is what a batch is started with (section 4.4, step 3).
 type BatchRequest struct {
-	Label               string      `json:"label,omitempty" maxLength:"200" doc:"A name for people; by default the workflow's alias." example:"November applications"`
-	Description         string      `json:"description,omitempty" maxLength:"2000" doc:"What the batch is for."`
-	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"Stored names of uploaded files of items."`
-	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, what they share, and packages of items."`
+	Label               string      `json:"label,omitempty" maxLength:"200" doc:"A name for people. Defaults to the alias of the workflow." example:"November applications"`
+	Description         string      `json:"description,omitempty" maxLength:"2000" doc:"A description of the batch."`
+	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"The fileName values of uploaded files that contain items."`
+	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, input that all items share, and packages of items."`
 }
 
 // BatchInput is the workflowInput of a batch.
 type BatchInput struct {
-	Items         []JSONObject `json:"items,omitempty" doc:"Inputs of items. One that does not match the workflow's inputSchema is recorded as a failed item."`
-	CustomInput   *JSONObject  `json:"customInput,omitempty" doc:"What expressions of every item see as custom."`
-	RawPackageIDs []string     `json:"rawPackageIds,omitempty" maxItems:"100" doc:"Packages of items: of a raw package its files, of an output package its failed items."`
+	Items         []JSONObject `json:"items,omitempty" doc:"The inputs of the items. An input that does not match the workflow's inputSchema is recorded as a failed item."`
+	CustomInput   *JSONObject  `json:"customInput,omitempty" doc:"An object that the expressions of every item can read as custom."`
+	RawPackageIDs []string     `json:"rawPackageIds,omitempty" maxItems:"100" doc:"The ids of packages of items. A raw package contributes its files, an output package its failed items."`
 }
 
 // BatchStarted is a batch that was accepted.
 type BatchStarted struct {
-	ExecutionBatchID string    `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	WorkflowID       string    `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias    string    `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion  string    `json:"workflowVersion" doc:"Its version." example:"v1"`
-	ExecutedAt       Timestamp `json:"executedAt" doc:"When the batch was accepted."`
-	RawPackageID     string    `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of the files; absent without files." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ExecutionBatchID string    `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID       string    `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias    string    `json:"workflowAlias" doc:"The alias of the workflow." example:"pre-qualification"`
+	WorkflowVersion  string    `json:"workflowVersion" doc:"The version of the workflow." example:"v1"`
+	ExecutedAt       Timestamp `json:"executedAt" doc:"The time at which the batch was accepted."`
+	RawPackageID     string    `json:"rawPackageId,omitempty" doc:"**[ext]** The id of the package of the uploaded files. Absent if there are no files." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 }
 
 // BatchRecord is a batch (section 2.10).
 type BatchRecord struct {
-	ExecutionBatchID string            `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	WorkflowID       string            `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias    string            `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion  string            `json:"workflowVersion" doc:"Its version." example:"v1"`
-	Label            string            `json:"label" doc:"Its name for people." example:"November applications"`
-	Description      string            `json:"description,omitempty" doc:"**[ext]** What the batch is for."`
-	Status           string            `json:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Where it stands; complete, cancelled and what ends in failed are final." example:"complete"`
-	State            BatchState        `json:"state" doc:"How far it is."`
-	Outputs          BatchOutputs      `json:"outputs" doc:"What its stages gave."`
-	RawPackageID     string            `json:"rawPackageId,omitempty" doc:"**[ext]** The package made of its files; absent without files."`
-	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** What befell it: TARGET_UNREACHABLE says that no connection to the host named by source could be made, and that items wait for it and are tried again; OUTPUT_FAILED that the output could not be written."`
-	Attempt          int               `json:"attempt" doc:"**[ext]** 1, and one more for each retry." example:"1"`
-	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** When its cancellation was asked for; absent if it was not, and once the status says it."`
-	CreatedAt        Timestamp         `json:"createdAt" doc:"When it was accepted."`
-	UpdatedAt        Timestamp         `json:"updatedAt" doc:"When it last changed."`
+	ExecutionBatchID string            `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID       string            `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias    string            `json:"workflowAlias" doc:"The alias of the workflow." example:"pre-qualification"`
+	WorkflowVersion  string            `json:"workflowVersion" doc:"The version of the workflow." example:"v1"`
+	Label            string            `json:"label" doc:"A name for people." example:"November applications"`
+	Description      string            `json:"description,omitempty" doc:"**[ext]** The description of the batch."`
+	Status           string            `json:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"The current status. complete, cancelled and the statuses that end in _failed are final." example:"complete"`
+	State            BatchState        `json:"state" doc:"The progress of the batch."`
+	Outputs          BatchOutputs      `json:"outputs" doc:"The results of the phases of the batch."`
+	RawPackageID     string            `json:"rawPackageId,omitempty" doc:"**[ext]** The id of the package of the uploaded files. Absent if there are no files."`
+	Notices          []ExecutionNotice `json:"notices" doc:"**[ext]** Problems of the batch. TARGET_UNREACHABLE: no connection to the host in source is possible; items that need it wait and are retried. OUTPUT_FAILED: the output could not be written."`
+	Attempt          int               `json:"attempt" doc:"**[ext]** The number of the attempt. It starts at 1 and increases with every retry." example:"1"`
+	CancelRequested  *Timestamp        `json:"cancelRequestedAt,omitempty" doc:"**[ext]** The time at which cancellation was requested. Absent if it was not requested, and after the status has become cancelled."`
+	CreatedAt        Timestamp         `json:"createdAt" doc:"The time at which it was accepted."`
+	UpdatedAt        Timestamp         `json:"updatedAt" doc:"The time of the last change."`
 }
 
 // BatchState is how far a batch is.
 type BatchState struct {
-	Summary BatchSummary `json:"batchItemsExecutionsSummary" doc:"The items by how they ended: total = completed + failed + pending at every moment."`
+	Summary BatchSummary `json:"batchItemsExecutionsSummary" doc:"The number of items by outcome. total is always the sum of completed, failed and pending."`
 }
 
 // BatchSummary counts items.
 type BatchSummary struct {
-	Total               int `json:"total" doc:"Items read so far." example:"2000"`
-	Completed           int `json:"completed" doc:"Items whose execution completed." example:"1961"`
-	Failed              int `json:"failed" doc:"Items whose execution failed, or whose input does not match." example:"39"`
-	Pending             int `json:"pending" doc:"Items that have not ended." example:"0"`
-	UnsuccessfulSources int `json:"unsuccessfulSources" doc:"Completed items of which a data source failed." example:"4"`
+	Total               int `json:"total" doc:"The number of items that have been read." example:"2000"`
+	Completed           int `json:"completed" doc:"The number of items whose execution completed." example:"1961"`
+	Failed              int `json:"failed" doc:"The number of items whose execution failed or whose input does not match the inputSchema." example:"39"`
+	Pending             int `json:"pending" doc:"The number of items that have not ended." example:"0"`
+	UnsuccessfulSources int `json:"unsuccessfulSources" doc:"The number of completed items for which a data source failed." example:"4"`
 }
 
 // BatchOutputs is what the stages of a batch gave.
 type BatchOutputs struct {
-	PreProcessing  BatchPreProcessingOutput  `json:"wBatchPreProcessingOutput" doc:"Of reading and validating the items."`
-	PostProcessing BatchPostProcessingOutput `json:"wBatchPostProcessingOutput" doc:"Of writing the output package."`
+	PreProcessing  BatchPreProcessingOutput  `json:"wBatchPreProcessingOutput" doc:"The result of reading and validating the items."`
+	PostProcessing BatchPostProcessingOutput `json:"wBatchPostProcessingOutput" doc:"The result of writing the output package."`
 }
 
 // BatchPreProcessingOutput is what reading the items gave.
 type BatchPreProcessingOutput struct {
-	Result              string `json:"result" doc:"pending, valid, partially_valid, or failed: and why." example:"partially_valid"`
-	ValidatedItemsCount int    `json:"validatedItemsCount" doc:"Items whose input matches the workflow's inputSchema." example:"1970"`
+	Result              string `json:"result" doc:"pending, valid, partially_valid, or failed: followed by the reason." example:"partially_valid"`
+	ValidatedItemsCount int    `json:"validatedItemsCount" doc:"The number of items whose input matches the workflow's inputSchema." example:"1970"`
 }
 
 // BatchPostProcessingOutput is what writing the results gave.
 type BatchPostProcessingOutput struct {
-	ProcessedOutputPackageID *string  `json:"processedOutputPackageId" nullable:"true" doc:"The output package of this attempt; null until it is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
-	EarlierOutputPackageIDs  []string `json:"earlierOutputPackageIds,omitempty" doc:"**[ext]** The output packages of earlier attempts, oldest first."`
+	ProcessedOutputPackageID *string  `json:"processedOutputPackageId" nullable:"true" doc:"The id of the output package of this attempt, or null until the package is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+	EarlierOutputPackageIDs  []string `json:"earlierOutputPackageIds,omitempty" doc:"**[ext]** The ids of the output packages of earlier attempts, oldest first."`
 }
 
 type (
 	executeBatchInput struct {
-		Alias   string `path:"alias" doc:"The workflow's alias." example:"pre-qualification"`
-		Version string `path:"version" doc:"Its version, or latest **[ext]** for the highest active one." example:"v1"`
+		Alias   string `path:"alias" doc:"The alias of the workflow." example:"pre-qualification"`
+		Version string `path:"version" doc:"The version of the workflow. latest **[ext]** stands for the highest active version." example:"v1"`
 		Body    BatchRequest
 	}
 	batchInput struct {
-		ID string `path:"batchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID string `path:"batchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	}
 	batchOutput struct{ Body BatchRecord }
 
 	batchListInput struct {
 		httpapi.PageInput
-		PerPage       int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many batches a page has."`
-		Status        string `query:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Only batches of this status."`
-		WorkflowAlias string `query:"workflow-alias" maxLength:"64" doc:"Only batches of this workflow, whatever version."`
+		PerPage       int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"The number of batches on a page."`
+		Status        string `query:"status" enum:"pending,pre_processing,pre_processing_complete,pre_processing_failed,processing,post_processing,post_processing_failed,complete,paused,cancelled" doc:"Returns only batches with this status."`
+		WorkflowAlias string `query:"workflow-alias" maxLength:"64" doc:"Returns only batches of the workflow with this alias, in any version."`
 	}
 	batchListOutput struct {
 		Body struct {
 			Data       []BatchRecord      `json:"data" doc:"The batches of the page."`
-			Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
+			Pagination httpapi.Pagination `json:"pagination" doc:"The position of the page in the list."`
 		}
 	}
 )
@@ -124,8 +124,9 @@ func batchRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "executeBatch", Method: http.MethodPost, Path: "/v1/workflows/{alias}/{version}/execute-batch", Tag: "Batches",
 		Summary: "Execute a workflow for many items",
-		Description: "Accepts a batch. Its items come from workflowInput.items, then the files in their order, then the packages; at least one of them is needed. " +
-			"Each item becomes an execution of its own; items that do not match the inputSchema fail and the others go on. Poll the batch until its status is final.",
+		Description: "Starts a batch. Its items come from `workflowInput.items`, then from the files in their order, then from the packages. At least " +
+			"one of these sources is required. Each item becomes an execution of its own. Items that do not match the `inputSchema` fail, and " +
+			"all others continue. Poll the batch until its status is final.",
 		Scope: identity.ScopeBatchesRun, Category: identity.LimitBatch, BodyMax: executeBatchBodyMax, Status: http.StatusAccepted,
 		RequestExample:  `{"label":"November applications","attachmentFileNames":["0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"],"workflowInput":{"customInput":{"campaign":"november"}}}`,
 		ResponseExample: `{"executionBatchId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","executedAt":"2026-11-21T02:09:25.123Z","rawPackageId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}`,
@@ -134,7 +135,7 @@ func batchRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getBatch", Method: http.MethodGet, Path: "/v1/execution-batches/{batchId}", Tag: "Batches",
 		Summary:     "Get a batch",
-		Description: "Where a batch stands, how many of its items have ended and how, and where its output is.",
+		Description: "Returns the status of a batch, the number of items by outcome, and the ids of its output packages.",
 		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
 		ResponseExample: batchExample,
 		Errors:          []int{http.StatusNotFound},
@@ -142,7 +143,7 @@ func batchRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listBatches", Method: http.MethodGet, Path: "/v1/execution-batches", Tag: "Batches",
 		Summary:     "List batches",
-		Description: "**[ext]** The batches of the tenant, newest first.",
+		Description: "**[ext]** Returns the batches of the tenant, newest first.",
 		Scope:       identity.ScopeBatchesRead, Category: identity.LimitPolling,
 		ResponseExample: `{"data":[` + batchExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listBatches)

@@ -441,7 +441,7 @@ func TestResultsNameStoredFiles(t *testing.T) {
 		for i, notice := range []string{"notices[0].", "notices[1]."} {
 			require.Equal(t, "ATTACHMENT_MISSING", answer.Text(notice+"code"))
 			require.Equal(t, "warning", answer.Text(notice+"level"))
-			require.Equal(t, fmt.Sprintf("attachments[%d] of the end task names no stored file and is left out", i+1), answer.Text(notice+"message"))
+			require.Equal(t, fmt.Sprintf("attachments[%d] of the end task does not name a stored file and is left out", i+1), answer.Text(notice+"message"))
 		}
 		require.Equal(t, "rate\n4.50\n", string(s.Anonymous().Get(t, answer.Text("attachments[0].url")).Expect(http.StatusOK).Body))
 	}

@@ -36,56 +36,56 @@ const (
 
 // ExecutionResult is how an execution ended (section 2.3).
 type ExecutionResult struct {
-	ExecutionID  string            `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	IsSuccess    bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
-	StatusCode   int               `json:"statusCode" doc:"200 by default, or the end task's own; of failures 422 (the workflow's own doing), 502 (an external service), 504 (out of time), 500 (other)." example:"200"`
-	Output       RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
-	CustomOutput RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
-	Attachments  []ExecutionFile   `json:"attachments" doc:"Files that belong to the result. For one that is not there notices has ATTACHMENT_MISSING."`
-	Notes        []string          `json:"notes" doc:"Notes of the end task."`
-	Notices      []ExecutionNotice `json:"notices" doc:"Remarks on the run: failures it went on after, above all."`
-	ErrorMessage *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
-	ErrorSubCode string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A finer class of the failure."`
+	ExecutionID  string            `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	IsSuccess    bool              `json:"isSuccess" doc:"true if the execution completed." example:"true"`
+	StatusCode   int               `json:"statusCode" doc:"The status code of the result. 200 unless the end task sets another one. Failures have 422 (caused by the workflow), 502 (caused by an external service), 504 (timeout) or 500 (any other cause)." example:"200"`
+	Output       RawObject         `json:"output" doc:"The output of the workflow. {} if the execution failed."`
+	CustomOutput RawJSON           `json:"customOutput" doc:"The additional output of the end task, or null if it has none."`
+	Attachments  []ExecutionFile   `json:"attachments" doc:"The files of the result. If a file does not exist, it is left out and notices has an entry with the code ATTACHMENT_MISSING."`
+	Notes        []string          `json:"notes" doc:"The notes of the end task."`
+	Notices      []ExecutionNotice `json:"notices" doc:"Remarks about the run, mainly failures after which it continued."`
+	ErrorMessage *string           `json:"errorMessage" nullable:"true" doc:"The reason of the failure, or null if the execution did not fail."`
+	ErrorSubCode string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A more specific class of the failure."`
 }
 
 // ExecutionFile is a file of a result.
 type ExecutionFile struct {
-	URL           string     `json:"url" doc:"A signed address."`
-	FileExtension string     `json:"fileExtension" doc:"The file's extension without the dot." example:"pdf"`
-	Metadata      JSONObject `json:"metadata" doc:"What the workflow says of the file."`
+	URL           string     `json:"url" doc:"A signed URL of the file."`
+	FileExtension string     `json:"fileExtension" doc:"The extension of the file name, without the dot." example:"pdf"`
+	Metadata      JSONObject `json:"metadata" doc:"The metadata that the workflow attached to the file."`
 }
 
 // ExecutionNotice is a remark on a run (decisions 5.8).
 type ExecutionNotice struct {
-	Code      string    `json:"code" doc:"What happened." example:"EXTERNAL_SERVICE_ERROR"`
-	Level     string    `json:"level" enum:"info,warning,error" doc:"How grave it is." example:"warning"`
-	Message   string    `json:"message" doc:"What happened, for people."`
-	TaskID    string    `json:"taskId,omitempty" doc:"The task it happened in; of one in a nested graph its path, as each[3].score." example:"bureau"`
-	Source    string    `json:"source,omitempty" doc:"The data source that the task reads; in a notice of a batch the host." example:"bureau"`
-	CreatedAt Timestamp `json:"createdAt" doc:"When it happened."`
+	Code      string    `json:"code" doc:"A code for the event." example:"EXTERNAL_SERVICE_ERROR"`
+	Level     string    `json:"level" enum:"info,warning,error" doc:"The severity." example:"warning"`
+	Message   string    `json:"message" doc:"A description of the event for people."`
+	TaskID    string    `json:"taskId,omitempty" doc:"The id of the task. For a task in a nested graph it is the path, such as each[3].score." example:"bureau"`
+	Source    string    `json:"source,omitempty" doc:"The data source that the task reads. In a notice of a batch, the host." example:"bureau"`
+	CreatedAt Timestamp `json:"createdAt" doc:"The time of the event."`
 }
 
 // ExecutionAccepted is an execution that goes on (section 2.4).
 type ExecutionAccepted struct {
-	ExecutionID string    `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Status      string    `json:"status" enum:"pending,running" doc:"pending while it is queued, running if it was begun while the caller waited." example:"pending"`
-	CreatedAt   Timestamp `json:"createdAt" doc:"When it was accepted."`
+	ExecutionID string    `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status      string    `json:"status" enum:"pending,running" doc:"pending if the execution is queued, running if it began while the request waited." example:"pending"`
+	CreatedAt   Timestamp `json:"createdAt" doc:"The time at which it was accepted."`
 }
 
 type (
 	executeInput struct {
-		Alias      string `path:"alias" doc:"The workflow's alias." example:"pre-qualification"`
-		Version    string `path:"version" doc:"Its version, or latest **[ext]** for the highest active one." example:"v1"`
-		BorrowerID string `query:"borrower-id" maxLength:"255" doc:"**[ext]** Whom the execution is about; by default the input's borrowerId, if that is a text."`
-		BillableID string `query:"billable-id" maxLength:"255" doc:"**[ext]** What the execution is billed under."`
-		Tags       string `query:"tags" maxLength:"4000" doc:"**[ext]** Tags, separated by commas: at most 50 of at most 64 characters."`
-		Test       bool   `query:"test" doc:"**[ext]** Whether it is a test; always so for sandbox clients."`
-		RescoreOf  string `query:"rescore-of" maxLength:"64" doc:"**[ext]** The execution that this one re-evaluates."`
-		Prefer     string `header:"Prefer" maxLength:"200" doc:"**[ext]** respond-async: answer 202 at once. wait=N: answer 202 if there is no result after N seconds, 1 to 60 (RFC 7240)."`
+		Alias      string `path:"alias" doc:"The alias of the workflow." example:"pre-qualification"`
+		Version    string `path:"version" doc:"The version of the workflow. latest **[ext]** stands for the highest active version." example:"v1"`
+		BorrowerID string `query:"borrower-id" maxLength:"255" doc:"**[ext]** The borrower's id. Defaults to the input's borrowerId if that is a string."`
+		BillableID string `query:"billable-id" maxLength:"255" doc:"**[ext]** An id for billing, such as a contract number."`
+		Tags       string `query:"tags" maxLength:"4000" doc:"**[ext]** A comma-separated list of at most 50 tags. A tag has at most 64 characters."`
+		Test       bool   `query:"test" doc:"**[ext]** Marks the execution as a test. Executions of sandbox clients are always tests."`
+		RescoreOf  string `query:"rescore-of" maxLength:"64" doc:"**[ext]** The id of the execution that this one re-evaluates."`
+		Prefer     string `header:"Prefer" maxLength:"200" doc:"**[ext]** respond-async returns 202 immediately. wait=N returns 202 if there is no result after N seconds; N is from 1 to 60 (RFC 7240)."`
 	}
 	executeOutput struct {
 		Status     int
-		Preference string                              `header:"Preference-Applied" doc:"The preference that was followed."`
+		Preference string                              `header:"Preference-Applied" doc:"The preference of the request that was applied."`
 		Replayed   string                              `header:"Idempotency-Replayed"`
 		Body       httpapi.AnswerBody[ExecutionResult] // its JSON is an ExecutionAccepted if Status is 202
 	}
@@ -95,15 +95,16 @@ func executeRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "executeWorkflow", Method: http.MethodPost, Path: "/v1/workflows/{alias}/{version}/execute", Tag: "Executions",
 		Summary: "Execute a workflow",
-		Description: "Runs an active workflow on the body, which must match its inputSchema. A synchronous workflow answers 200 with the result " +
-			"whenever an execution was recorded, also when it failed; an asynchronous one, or a call that prefers so, answers 202 with the record of the execution. " +
-			"A workflow is synchronous unless its executionMode or a waiting task says otherwise. A caller who goes away does not stop the execution.",
+		Description: "Runs an active workflow with the body as its input. The input must match the workflow's `inputSchema`.\n\n" +
+			"A synchronous workflow returns 200 with the result of the execution, also if the execution failed. An asynchronous workflow, or a " +
+			"request with `Prefer: respond-async`, returns 202 with the id of the execution. A workflow is synchronous unless its " +
+			"`executionMode` is `async` or a task waits. If the client disconnects, the execution continues.",
 		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, BodyMax: executeBodyMax,
-		BodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's inputSchema; numbers keep every digit."},
+		BodySchema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "An object that matches the workflow's `inputSchema`. Numbers keep all their digits."},
 		RequestExample:  `{"borrowerId":"B-1001","annualIncome":54000.00,"requestedAmount":12000.50}`,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","isSuccess":true,"statusCode":200,"output":{"decision":"approve","installment":391.53},"customOutput":null,"attachments":[],"notes":[],"notices":[],"errorMessage":null}`,
 		Alternatives: map[int]httpapi.Alternative{http.StatusAccepted: {
-			Description: "The execution is recorded and goes on; its status and output endpoints tell the rest.",
+			Description: "The execution is recorded and continues. Poll its status and get its output.",
 			Body:        ExecutionAccepted{},
 			Example:     `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"pending","createdAt":"2026-11-21T02:09:25.123Z"}`,
 		}},
@@ -271,7 +272,7 @@ func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) 
 		}
 	}
 	if !exists {
-		return nil, fault.InvalidRequest(fault.Detail{Field: "rescore-of", Message: "is not the id of an execution"})
+		return nil, fault.InvalidRequest(fault.Detail{Field: "rescore-of", Message: "must be the id of an execution of the tenant"})
 	}
 	return &id, nil
 }
@@ -297,7 +298,7 @@ func parseTags(text string) ([]string, error) {
 		tags = append(tags, tag)
 		if len(tags) > tagsMax || utf8.RuneCountInString(tag) > tagTextMax {
 			return nil, fault.InvalidRequest(fault.Detail{
-				Field: "tags", Message: "must be at most " + strconv.Itoa(tagsMax) + " tags of at most " + strconv.Itoa(tagTextMax) + " characters",
+				Field: "tags", Message: "must have at most " + strconv.Itoa(tagsMax) + " tags of at most " + strconv.Itoa(tagTextMax) + " characters",
 			})
 		}
 	}

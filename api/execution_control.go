@@ -15,22 +15,22 @@ import (
 
 // ExecutionRetryRequest is the body of a retry (section 4.6).
 type ExecutionRetryRequest struct {
-	SkipTasks []string `json:"skipTasks,omitempty" maxItems:"1000" doc:"Tasks to pass over where they would run again: their output is null and their edges are taken." example:"[\"notify\"]"`
+	SkipTasks []string `json:"skipTasks,omitempty" maxItems:"1000" doc:"The ids of tasks to skip if they would run again. A skipped task has the output null, and the execution continues with the tasks after it." example:"[\"notify\"]"`
 }
 
 // ExecutionRetried is a retry that was accepted (decisions 5.7).
 type ExecutionRetried struct {
-	ExecutionID  string    `json:"executionId" doc:"The execution's id, the same as before." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Attempt      int       `json:"attempt" doc:"Which attempt this is." example:"2"`
-	Status       string    `json:"status" enum:"pending" doc:"The execution is queued again." example:"pending"`
-	SkippedTasks []string  `json:"skippedTasks" doc:"The tasks that are passed over."`
-	ResumedTasks []string  `json:"resumedTasks" doc:"The tasks that may run again; the others keep their results."`
-	CreatedAt    Timestamp `json:"createdAt" doc:"When the retry was accepted."`
+	ExecutionID  string    `json:"executionId" doc:"The id of the execution. A retry does not change it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Attempt      int       `json:"attempt" doc:"The number of the new attempt." example:"2"`
+	Status       string    `json:"status" enum:"pending" doc:"Always pending: the execution is queued again." example:"pending"`
+	SkippedTasks []string  `json:"skippedTasks" doc:"The tasks that are skipped."`
+	ResumedTasks []string  `json:"resumedTasks" doc:"The tasks that may run again. All other tasks keep their results."`
+	CreatedAt    Timestamp `json:"createdAt" doc:"The time at which the retry was accepted."`
 }
 
 type (
 	executionRetryInput struct {
-		ID   string                 `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID   string                 `path:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		Body *ExecutionRetryRequest `required:"false"`
 	}
 )
@@ -39,9 +39,11 @@ func executionControlRoutes(s *Server) {
 	httpapi.RegisterIdempotent(s.http, httpapi.Operation{
 		ID: "retryExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/retry", Tag: "Executions",
 		Summary: "Retry an execution",
-		Description: "Gives a failed, cancelled or timed-out execution another attempt under the same id, on the same version of its workflow. " +
-			"Completed tasks keep their results; every other task and what follows it is decided anew, after an end with status failed everything is. " +
-			"An execution of another status, or an item of a batch, is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
+		Description: "Starts another attempt of an execution that failed, was cancelled or timed out. The execution keeps its id and its version of the " +
+			"workflow. Completed tasks keep their results, and all other tasks and the tasks after them are decided again. If an end task with " +
+			"the status failed ended the execution, all tasks are decided again.\n\n" +
+			"An execution with another status, or an execution of a batch, is rejected with the `errorSubCode` INVALID_EXECUTION_STATUS " +
+			"**[ext]**.",
 		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, Status: http.StatusAccepted,
 		RequestExample:  `{"skipTasks":["notify"]}`,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","attempt":2,"status":"pending","skippedTasks":["notify"],"resumedTasks":["score","done"],"createdAt":"2026-11-21T02:09:25.123Z"}`,
@@ -50,8 +52,9 @@ func executionControlRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "cancelExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/cancel", Tag: "Executions",
 		Summary: "Cancel an execution",
-		Description: "**[ext]** Ends a pending or running execution as cancelled. The answer says so already; calls to the outside that run are broken off, wherever they run. " +
-			"An execution that has ended, or an item of a batch, is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
+		Description: "**[ext]** Ends a pending or running execution with the status `cancelled`, which the response already shows. Calls to other " +
+			"services in progress are aborted on every instance of the service.\n\n" +
+			"An execution that has ended, or an execution of a batch, is rejected with the `errorSubCode` INVALID_EXECUTION_STATUS **[ext]**.",
 		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"cancelled","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":1,"tasksFailed":0}`,
 		Errors:          []int{http.StatusNotFound},

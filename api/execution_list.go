@@ -19,60 +19,60 @@ import (
 
 // Execution is an execution as lists show it (section 2.6).
 type Execution struct {
-	ID              string          `json:"id" doc:"Unique identifier." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	PrincipalID     string          `json:"principalId" doc:"Who started it: a client's id, or schedule: and the workflow's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01"`
-	WorkflowID      string          `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias   string          `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion string          `json:"workflowVersion" doc:"Its version." example:"v1"`
-	WorkflowType    string          `json:"workflowType,omitempty" doc:"Its type." example:"scoring"`
-	BatchID         string          `json:"batchId,omitempty" deprecated:"true" doc:"The batch that it is an item of; executionBatch says more."`
-	BillableID      string          `json:"billableId,omitempty" doc:"What it is billed under." example:"contract-7"`
-	ExecutionBatch  *ExecutionBatch `json:"executionBatch,omitempty" doc:"Its place in a batch; absent for executions of their own."`
-	BorrowerID      string          `json:"borrowerId,omitempty" doc:"Whom it is about." example:"B-1001"`
-	Status          string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"completed"`
-	IsSuccess       bool            `json:"isSuccess" doc:"Whether it completed." example:"true"`
-	IsBillable      bool            `json:"isBillable" doc:"Whether it completed and is no test." example:"true"`
-	IsReScoring     bool            `json:"isReScoring" doc:"Whether it re-evaluates another one." example:"false"`
-	IsTest          bool            `json:"isTest" doc:"**[ext]** Whether it is a test." example:"false"`
-	Tags            []string        `json:"tags" doc:"Tags of the call and of the end task."`
-	CreatedAt       Timestamp       `json:"createdAt" doc:"When it was created."`
+	ID              string          `json:"id" doc:"The unique id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	PrincipalID     string          `json:"principalId" doc:"The id of the client that started the execution, or schedule: followed by the workflow's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01"`
+	WorkflowID      string          `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias   string          `json:"workflowAlias" doc:"The alias of the workflow." example:"pre-qualification"`
+	WorkflowVersion string          `json:"workflowVersion" doc:"The version of the workflow." example:"v1"`
+	WorkflowType    string          `json:"workflowType,omitempty" doc:"The type of the workflow." example:"scoring"`
+	BatchID         string          `json:"batchId,omitempty" deprecated:"true" doc:"The id of the batch to which the execution belongs. Use executionBatch instead."`
+	BillableID      string          `json:"billableId,omitempty" doc:"The id for billing." example:"contract-7"`
+	ExecutionBatch  *ExecutionBatch `json:"executionBatch,omitempty" doc:"The position in a batch. Absent if the execution does not belong to a batch."`
+	BorrowerID      string          `json:"borrowerId,omitempty" doc:"The borrower's id." example:"B-1001"`
+	Status          string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"completed"`
+	IsSuccess       bool            `json:"isSuccess" doc:"true if the execution completed." example:"true"`
+	IsBillable      bool            `json:"isBillable" doc:"true if the execution completed and is not a test." example:"true"`
+	IsReScoring     bool            `json:"isReScoring" doc:"true if the execution re-evaluates another execution." example:"false"`
+	IsTest          bool            `json:"isTest" doc:"**[ext]** true if the execution is a test." example:"false"`
+	Tags            []string        `json:"tags" doc:"The tags of the request and of the end task."`
+	CreatedAt       Timestamp       `json:"createdAt" doc:"The time of creation."`
 }
 
 // ExecutionBatch is an execution's place in a batch (decisions 5.8).
 type ExecutionBatch struct {
-	ExecutionBatchID string `json:"executionBatchId" doc:"The batch's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
-	Label            string `json:"label" doc:"Its name for people." example:"November applications"`
-	ItemIndex        int    `json:"itemIndex" doc:"The item's place among all, from 0." example:"41"`
-	SourceFileName   string `json:"sourceFileName,omitempty" doc:"The file it was read from; absent for items of the request." example:"applications.csv"`
-	RowNumber        int    `json:"rowNumber,omitempty" doc:"Its row there, the header being the first; absent for items of the request." example:"43"`
-	Attempt          int    `json:"attempt" doc:"The batch's attempt, from 1." example:"1"`
+	ExecutionBatchID string `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	Label            string `json:"label" doc:"A name for people." example:"November applications"`
+	ItemIndex        int    `json:"itemIndex" doc:"The position of the item in the batch, starting at 0." example:"41"`
+	SourceFileName   string `json:"sourceFileName,omitempty" doc:"The name of the file that contains the item. Absent for items of the request body." example:"applications.csv"`
+	RowNumber        int    `json:"rowNumber,omitempty" doc:"The row in that file. The header is row 1. Absent for items of the request body." example:"43"`
+	Attempt          int    `json:"attempt" doc:"The number of the batch's attempt, starting at 1." example:"1"`
 }
 
 // ExecutionList is a page of executions.
 type ExecutionList struct {
-	Data       []Execution        `json:"data" doc:"The executions."`
-	Pagination httpapi.Pagination `json:"pagination" doc:"Which part of the list this is."`
+	Data       []Execution        `json:"data" doc:"The executions of the page."`
+	Pagination httpapi.Pagination `json:"pagination" doc:"The position of the page in the list."`
 }
 
 type (
 	executionListInput struct {
 		httpapi.PageInput
-		PerPage         int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"How many a page has."`
-		BillableID      string `query:"billable-id" maxLength:"255" doc:"Only those billed under it."`
-		BorrowerID      string `query:"borrower-id" maxLength:"255" doc:"Only those about this borrower."`
-		WorkflowID      string `query:"workflow-id" maxLength:"64" doc:"Only those of this workflow."`
-		WorkflowVersion string `query:"workflow-version" maxLength:"16" doc:"Only those of workflows of this version." example:"v1"`
-		WorkflowAlias   string `query:"workflow-alias" maxLength:"64" doc:"Only those of workflows of this alias." example:"pre-qualification"`
-		WorkflowType    string `query:"workflow-type" maxLength:"100" doc:"Only those of workflows of this type."`
-		Search          string `query:"search" maxLength:"255" doc:"Only those whose id, borrowerId, billableId or workflowAlias begins with it, whose workflowAlias has it as a word, or of which it is a tag."`
-		SortBy          string `query:"sort-by" enum:"createdAt" default:"createdAt" doc:"What the list is ordered by; executions created in the same millisecond by their id."`
-		SortDirection   string `query:"sort-direction" enum:"asc,desc" default:"desc" doc:"desc: newest first."`
-		Tags            string `query:"tags" maxLength:"4000" doc:"Only those that have all of these tags, separated by commas."`
-		DateFrom        string `query:"date-from" maxLength:"64" doc:"Only those created then or later: a date (UTC) or a time by RFC 3339." example:"2026-11-01"`
-		DateTo          string `query:"date-to" maxLength:"64" doc:"Only those created until then, the day of a date or the moment of a time included." example:"2026-11-30"`
-		Status          string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Only those of this status."`
-		ExcludeTests    bool   `query:"exclude-tests" doc:"Leave tests out."`
-		ExcludeBatches  bool   `query:"exclude-batch-executions" doc:"Leave items of batches out."`
+		PerPage         int    `query:"per-page" minimum:"1" maximum:"100" default:"10" doc:"The number of executions on a page."`
+		BillableID      string `query:"billable-id" maxLength:"255" doc:"Returns only executions with this id for billing."`
+		BorrowerID      string `query:"borrower-id" maxLength:"255" doc:"Returns only entries of this borrower."`
+		WorkflowID      string `query:"workflow-id" maxLength:"64" doc:"Returns only executions of this workflow."`
+		WorkflowVersion string `query:"workflow-version" maxLength:"16" doc:"Returns only executions of this workflow version." example:"v1"`
+		WorkflowAlias   string `query:"workflow-alias" maxLength:"64" doc:"Returns only executions of workflows with this alias." example:"pre-qualification"`
+		WorkflowType    string `query:"workflow-type" maxLength:"100" doc:"Returns only executions of workflows with this type."`
+		Search          string `query:"search" maxLength:"255" doc:"Returns only executions whose id, borrowerId, billableId or workflowAlias begins with this text, whose workflowAlias contains it as a word, or that have it as a tag."`
+		SortBy          string `query:"sort-by" enum:"createdAt" default:"createdAt" doc:"The sort order. Executions that were created in the same millisecond are sorted by id."`
+		SortDirection   string `query:"sort-direction" enum:"asc,desc" default:"desc" doc:"The sort direction. desc returns the newest first."`
+		Tags            string `query:"tags" maxLength:"4000" doc:"A comma-separated list of tags. Returns only executions that have all of them."`
+		DateFrom        string `query:"date-from" maxLength:"64" doc:"Returns only executions that were created at this time or later. A date in UTC or an RFC 3339 date and time." example:"2026-11-01"`
+		DateTo          string `query:"date-to" maxLength:"64" doc:"Returns only executions that were created at this time or earlier. A date includes the whole day." example:"2026-11-30"`
+		Status          string `query:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Returns only executions with this status."`
+		ExcludeTests    bool   `query:"exclude-tests" doc:"Excludes tests."`
+		ExcludeBatches  bool   `query:"exclude-batch-executions" doc:"Excludes executions of batches."`
 	}
 	executionListOutput struct{ Body ExecutionList }
 	executionGetOutput  struct{ Body Execution }
@@ -84,15 +84,16 @@ func executionListRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listExecutions", Method: http.MethodGet, Path: "/v1/executions", Tag: "Executions",
 		Summary: "List executions",
-		Description: "The tenant's executions, newest first. Filters may be combined and all of them must match. " +
-			"Pages shift while executions arrive; cursor **[ext]** walks the list without missing or repeating any that were there when the walk began.",
+		Description: "Returns the executions of the tenant, newest first. You can combine filters; an execution must match all of them.\n\n" +
+			"New executions shift the pages. With `cursor` **[ext]** you read all executions that existed when you began, without gaps or " +
+			"duplicates.",
 		Scope: identity.ScopeExecutionsRead, Category: identity.LimitPolling,
 		ResponseExample: `{"data":[` + executionExample + `],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`,
 	}, s.listExecutions)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getExecution", Method: http.MethodGet, Path: "/v1/executions/{executionId}", Tag: "Executions",
 		Summary:     "Get an execution",
-		Description: "An execution as lists show it.",
+		Description: "Returns an execution as in the list of executions.",
 		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
 		ResponseExample: executionExample,
 		Errors:          []int{http.StatusNotFound},
@@ -173,7 +174,7 @@ func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 		} else if moment, err := httpapi.ParseTime(bound.text); err == nil {
 			*bound.to = moment.UTC().Add(bound.instant)
 		} else {
-			details = append(details, fault.Detail{Field: bound.field, Message: "must be a date (2026-11-21) or a time by RFC 3339"})
+			details = append(details, fault.Detail{Field: bound.field, Message: "must be a date such as 2026-11-21 or an RFC 3339 date and time such as 2026-11-21T02:09:25Z"})
 		}
 	}
 	if len(details) > 0 {

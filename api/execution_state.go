@@ -18,49 +18,49 @@ import (
 
 // ExecutionInput is what an execution was started with (section 2.7).
 type ExecutionInput struct {
-	ID              string    `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	WorkflowID      string    `json:"workflowId" doc:"The workflow that is executed." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
-	WorkflowAlias   string    `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion string    `json:"workflowVersion" doc:"Its version." example:"v1"`
-	Input           RawObject `json:"input" doc:"The input with the defaults of the inputSchema filled in; numbers keep every digit."`
-	CreatedAt       Timestamp `json:"createdAt" doc:"When the execution was created."`
+	ID              string    `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	WorkflowID      string    `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
+	WorkflowAlias   string    `json:"workflowAlias" doc:"The alias of the workflow." example:"pre-qualification"`
+	WorkflowVersion string    `json:"workflowVersion" doc:"The version of the workflow." example:"v1"`
+	Input           RawObject `json:"input" doc:"The input, including the defaults of the inputSchema. Numbers keep all their digits."`
+	CreatedAt       Timestamp `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
 // ExecutionState is how far an execution and each of its tasks is (decisions 5.6).
 type ExecutionState struct {
-	ExecutionID string          `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Status      string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"failed"`
-	Attempt     int             `json:"attempt" doc:"1, and one more for each retry." example:"1"`
-	StartedAt   *Timestamp      `json:"startedAt,omitempty" doc:"When this attempt was started; absent before."`
-	CompletedAt *Timestamp      `json:"completedAt,omitempty" doc:"When it ended; absent before."`
-	Retryable   bool            `json:"retryable" doc:"Whether retry would be accepted." example:"true"`
-	RetryReason string          `json:"retryReason" doc:"Why it would, or why not." example:"the execution failed"`
-	Tasks       []ExecutionTask `json:"tasks" doc:"The tasks in the order of the definition; of a running execution as they were last stored, which is before each effect."`
+	ExecutionID string          `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status      string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"failed"`
+	Attempt     int             `json:"attempt" doc:"The number of the attempt. It starts at 1 and increases with every retry." example:"1"`
+	StartedAt   *Timestamp      `json:"startedAt,omitempty" doc:"The time at which this attempt started. Absent before that."`
+	CompletedAt *Timestamp      `json:"completedAt,omitempty" doc:"The time at which it ended. Absent before that."`
+	Retryable   bool            `json:"retryable" doc:"true if a retry would be accepted." example:"true"`
+	RetryReason string          `json:"retryReason" doc:"The reason why a retry would or would not be accepted." example:"the execution failed"`
+	Tasks       []ExecutionTask `json:"tasks" doc:"The tasks in the order of the definition. A running execution stores them before each call to another service, and the response shows the last stored state."`
 }
 
 // ExecutionTask is how far a task is.
 type ExecutionTask struct {
-	TaskID      string              `json:"taskId" doc:"The task's id." example:"score"`
-	Name        string              `json:"name,omitempty" doc:"Its name for people." example:"Ask the bureau"`
-	Type        string              `json:"type" doc:"What kind of task it is." example:"http-request"`
-	Status      string              `json:"status" enum:"pending,running,waiting,completed,failed,skipped,cancelled,timeout" doc:"Its status." example:"completed"`
-	Attempt     int                 `json:"attempt" doc:"Attempts begun, automatic repetitions included; 0 before the first." example:"1"`
-	MaxAttempts int                 `json:"maxAttempts" doc:"How many attempts it has at most." example:"3"`
-	StartedAt   *Timestamp          `json:"startedAt,omitempty" doc:"When its first attempt began; absent before."`
-	CompletedAt *Timestamp          `json:"completedAt,omitempty" doc:"When it ended; absent before."`
-	DurationMs  *int64              `json:"durationMs,omitempty" doc:"Milliseconds from start to end; absent before it has ended." example:"131"`
-	NextRetryAt *Timestamp          `json:"nextRetryAt,omitempty" doc:"When a waiting task goes on."`
-	Error       *ExecutionTaskError `json:"error,omitempty" doc:"What went wrong, the last time."`
-	Output      *JSON               `json:"output,omitempty" doc:"What a completed task gave; only for callers with the scope executions:data."`
-	Index       *int                `json:"index,omitempty" doc:"Of a task in a for-each or loop: which run it belongs to, from 0." example:"0"`
-	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of graphs nested in it, those of every run one after the other: of a for-each those of the first 100 items and of all that have not completed, of a loop those of the last iteration. Outputs are kept while a run goes on."`
+	TaskID      string              `json:"taskId" doc:"The id of the task." example:"score"`
+	Name        string              `json:"name,omitempty" doc:"A name for people." example:"Ask the bureau"`
+	Type        string              `json:"type" doc:"The type of the task." example:"http-request"`
+	Status      string              `json:"status" enum:"pending,running,waiting,completed,failed,skipped,cancelled,timeout" doc:"The current status." example:"completed"`
+	Attempt     int                 `json:"attempt" doc:"The number of attempts that have begun, including automatic retries. 0 before the first attempt." example:"1"`
+	MaxAttempts int                 `json:"maxAttempts" doc:"The maximum number of attempts." example:"3"`
+	StartedAt   *Timestamp          `json:"startedAt,omitempty" doc:"The time at which the first attempt began. Absent before that."`
+	CompletedAt *Timestamp          `json:"completedAt,omitempty" doc:"The time at which it ended. Absent before that."`
+	DurationMs  *int64              `json:"durationMs,omitempty" doc:"The time from start to end, in milliseconds. Absent until it has ended." example:"131"`
+	NextRetryAt *Timestamp          `json:"nextRetryAt,omitempty" doc:"The time at which a waiting task continues."`
+	Error       *ExecutionTaskError `json:"error,omitempty" doc:"The error of the last attempt."`
+	Output      *JSON               `json:"output,omitempty" doc:"The output of a completed task. Only tokens with the scope executions:data receive it."`
+	Index       *int                `json:"index,omitempty" doc:"For a task in a for-each or loop, the number of the item or iteration, starting at 0." example:"0"`
+	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of the nested graph, run by run. A for-each has those of the first 100 items and of all items that have not completed; a loop has those of the last iteration. Outputs are available only while the nested run is in progress."`
 }
 
 // ExecutionTaskError is why a task failed.
 type ExecutionTaskError struct {
-	Code       string `json:"code" doc:"What class of error it is." example:"EXTERNAL_SERVICE_ERROR"`
-	Message    string `json:"message" doc:"What happened, for people." example:"the service answered 503"`
-	StatusCode int    `json:"statusCode,omitempty" doc:"The status of the answer, if there was one." example:"503"`
+	Code       string `json:"code" doc:"The class of the error." example:"EXTERNAL_SERVICE_ERROR"`
+	Message    string `json:"message" doc:"A description of the event for people." example:"the service answered 503"`
+	StatusCode int    `json:"statusCode,omitempty" doc:"The HTTP status of the response, if there was one." example:"503"`
 }
 
 type (
@@ -71,17 +71,18 @@ type (
 func executionStateRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getExecutionInput", Method: http.MethodGet, Path: "/v1/executions/{executionId}/input", Tag: "Executions",
-		Summary:     "Get an execution's input",
-		Description: "What an execution was started with.",
+		Summary:     "Get the input of an execution",
+		Description: "Returns the input with which an execution was started.",
 		Scope:       identity.ScopeExecutionsData, Category: identity.LimitPolling,
 		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","input":{"borrowerId":"B-1001","annualIncome":54000.00},"createdAt":"2026-11-21T02:09:25.123Z"}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionInput)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getExecutionState", Method: http.MethodGet, Path: "/v1/executions/{executionId}/state", Tag: "Executions",
-		Summary:     "Get an execution's state",
-		Description: "How far each task of an execution is, what it gave or why it failed, and whether the execution can be retried. Outputs are shown to callers with the scope executions:data.",
-		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
+		Summary: "Get the state of an execution",
+		Description: "Returns the status of every task, its output or error, and whether the execution can be retried. Only tokens with the scope " +
+			"`executions:data` receive outputs.",
+		Scope: identity.ScopeExecutionsRead, Category: identity.LimitPolling,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"failed","attempt":1,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","retryable":true,"retryReason":"the execution failed","tasks":[{"taskId":"score","name":"Ask the bureau","type":"http-request","status":"failed","attempt":3,"maxAttempts":3,"startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:25.301Z","durationMs":178,"error":{"code":"EXTERNAL_SERVICE_ERROR","message":"the service answered 503","statusCode":503}},{"taskId":"done","type":"end","status":"pending","attempt":0,"maxAttempts":1}]}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionState)

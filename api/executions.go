@@ -20,40 +20,40 @@ import (
 // ExecutionOutput is the result of an ended execution with what it belongs to
 // (sections 2.8 and 4.3 in one, decisions 5.5).
 type ExecutionOutput struct {
-	ID              string            `json:"id" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	BillableID      string            `json:"billableId,omitempty" doc:"What the execution is billed under."`
-	BorrowerID      string            `json:"borrowerId,omitempty" doc:"Whom the execution is about." example:"B-1001"`
-	WorkflowID      string            `json:"workflowId" doc:"The workflow that was executed."`
-	WorkflowAlias   string            `json:"workflowAlias" doc:"Its alias." example:"pre-qualification"`
-	WorkflowVersion string            `json:"workflowVersion" doc:"Its version." example:"v1"`
-	WorkflowType    string            `json:"workflowType,omitempty" doc:"Its type." example:"scoring"`
-	StatusCode      int               `json:"statusCode" doc:"As in the answer of execute." example:"200"`
-	IsSuccess       bool              `json:"isSuccess" doc:"Whether it completed." example:"true"`
-	Output          RawObject         `json:"output" doc:"What the workflow gave; {} where it failed."`
-	CustomOutput    RawJSON           `json:"customOutput" doc:"What an end task gave beside the output; null where there is none."`
-	HasAttachments  bool              `json:"hasAttachments" doc:"Whether there are attachments."`
-	Attachments     []ExecutionFile   `json:"attachments" doc:"Files that belong to the result. For one that is not there notices has ATTACHMENT_MISSING."`
-	Notes           []string          `json:"notes" doc:"Notes of the end task."`
-	Notices         []ExecutionNotice `json:"notices" doc:"Remarks on the run."`
-	ErrorMessage    *string           `json:"errorMessage" nullable:"true" doc:"What went wrong; null where nothing did."`
-	ErrorSubCode    string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A finer class of the failure."`
-	CreatedAt       Timestamp         `json:"createdAt" doc:"When the execution was created."`
+	ID              string            `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	BillableID      string            `json:"billableId,omitempty" doc:"The id for billing."`
+	BorrowerID      string            `json:"borrowerId,omitempty" doc:"The borrower's id." example:"B-1001"`
+	WorkflowID      string            `json:"workflowId" doc:"The id of the executed workflow."`
+	WorkflowAlias   string            `json:"workflowAlias" doc:"The alias of the workflow." example:"pre-qualification"`
+	WorkflowVersion string            `json:"workflowVersion" doc:"The version of the workflow." example:"v1"`
+	WorkflowType    string            `json:"workflowType,omitempty" doc:"The type of the workflow." example:"scoring"`
+	StatusCode      int               `json:"statusCode" doc:"The status code of the result, as in the response of execute." example:"200"`
+	IsSuccess       bool              `json:"isSuccess" doc:"true if the execution completed." example:"true"`
+	Output          RawObject         `json:"output" doc:"The output of the workflow. {} if the execution failed."`
+	CustomOutput    RawJSON           `json:"customOutput" doc:"The additional output of the end task, or null if it has none."`
+	HasAttachments  bool              `json:"hasAttachments" doc:"true if the result has attachments."`
+	Attachments     []ExecutionFile   `json:"attachments" doc:"The files of the result. If a file does not exist, it is left out and notices has an entry with the code ATTACHMENT_MISSING."`
+	Notes           []string          `json:"notes" doc:"The notes of the end task."`
+	Notices         []ExecutionNotice `json:"notices" doc:"Remarks about the run."`
+	ErrorMessage    *string           `json:"errorMessage" nullable:"true" doc:"The reason of the failure, or null if the execution did not fail."`
+	ErrorSubCode    string            `json:"errorSubCode,omitempty" enum:"EXTERNAL_SERVICE_ERROR,EXECUTION_TIMEOUT,INPUT_SCHEMA_MISMATCH" doc:"**[ext]** A more specific class of the failure."`
+	CreatedAt       Timestamp         `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
 // ExecutionStatus is how far an execution is (section 2.5).
 type ExecutionStatus struct {
-	ExecutionID    string     `json:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"Its status." example:"completed"`
-	StartedAt      *Timestamp `json:"startedAt,omitempty" doc:"When it was started; absent before."`
-	CompletedAt    *Timestamp `json:"completedAt,omitempty" doc:"When it ended; absent before."`
-	Duration       *int64     `json:"duration,omitempty" doc:"Milliseconds from start to end; absent before it has ended." example:"32000"`
-	TasksCompleted int        `json:"tasksCompleted" doc:"Tasks completed so far." example:"3"`
-	TasksFailed    int        `json:"tasksFailed" doc:"Tasks failed so far, those that the execution went on after included." example:"0"`
+	ExecutionID    string     `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"completed"`
+	StartedAt      *Timestamp `json:"startedAt,omitempty" doc:"The time at which it started. Absent before that."`
+	CompletedAt    *Timestamp `json:"completedAt,omitempty" doc:"The time at which it ended. Absent before that."`
+	Duration       *int64     `json:"duration,omitempty" doc:"The time from start to end, in milliseconds. Absent until it has ended." example:"32000"`
+	TasksCompleted int        `json:"tasksCompleted" doc:"The number of tasks that have completed." example:"3"`
+	TasksFailed    int        `json:"tasksFailed" doc:"The number of tasks that have failed, including failures after which the execution continued." example:"0"`
 }
 
 type (
 	executionInput struct {
-		ID string `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID string `path:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	}
 	executionOutputOutput struct{ Body ExecutionOutput }
 	executionStatusOutput struct{ Body ExecutionStatus }
@@ -62,16 +62,17 @@ type (
 func executionRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getExecutionOutput", Method: http.MethodGet, Path: "/v1/executions/{executionId}/output", Tag: "Executions",
-		Summary:     "Get an execution's output",
-		Description: "The result of an execution that has ended. Until then the answer is 404 with errorSubCode EXECUTION_NOT_FINISHED **[ext]**.",
-		Scope:       identity.ScopeExecutionsData, Category: identity.LimitPolling,
+		Summary: "Get the output of an execution",
+		Description: "Returns the result of an execution that has ended. Before that, the response is 404 with the `errorSubCode` " +
+			"EXECUTION_NOT_FINISHED **[ext]**.",
+		Scope: identity.ScopeExecutionsData, Category: identity.LimitPolling,
 		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","borrowerId":"B-1001","workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10","workflowAlias":"pre-qualification","workflowVersion":"v1","statusCode":200,"isSuccess":true,"output":{"decision":"approve","installment":391.53},"customOutput":null,"hasAttachments":false,"attachments":[],"notes":[],"notices":[],"errorMessage":null,"createdAt":"2026-11-21T02:09:25.123Z"}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getExecutionOutput)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getExecutionStatus", Method: http.MethodGet, Path: "/v1/executions/{executionId}/status", Tag: "Executions",
-		Summary:     "Get an execution's status",
-		Description: "How far an execution is, and how long it took.",
+		Summary:     "Get the status of an execution",
+		Description: "Returns the status, the progress and the duration of an execution.",
 		Scope:       identity.ScopeExecutionsRead, Category: identity.LimitPolling,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"completed","startedAt":"2026-11-21T02:09:25.123Z","completedAt":"2026-11-21T02:09:57.123Z","duration":32000,"tasksCompleted":3,"tasksFailed":0}`,
 		Errors:          []int{http.StatusNotFound},

@@ -12,24 +12,24 @@ import (
 
 type healthOutput struct {
 	Body struct {
-		Status string `json:"status" enum:"ok" doc:"Always ok; anything else is an error."`
+		Status string `json:"status" enum:"ok" doc:"Always ok. Any other state is an error response."`
 	}
 }
 
 func healthRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "health", Method: http.MethodGet, Path: "/healthz", Tag: "Service",
-		Summary:         "Whether the process lives",
-		Description:     "Answers as long as the process can answer at all; it looks at nothing else. For liveness probes.",
+		Summary:         "Check that the process runs",
+		Description:     "Returns 200 as long as the process can answer requests. It checks nothing else. Use it for liveness probes.",
 		ResponseExample: `{"status":"ok"}`,
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return healthy(), nil
 	})
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "readiness", Method: http.MethodGet, Path: "/readyz", Tag: "Service",
-		Summary: "Whether the service can work",
-		Description: "Whether the database is reachable and can be written, its schema is current and the workers run. " +
-			"A 503 names each part that is not ready in `details`. For readiness probes and load balancers.",
+		Summary: "Check that the service is ready",
+		Description: "Returns 200 if the database is reachable and writable, its schema is current, and the workers run. Otherwise it returns 503, and " +
+			"`details` names each part that is not ready. Use it for readiness probes and load balancers.",
 		ResponseExample: `{"status":"ok"}`,
 	}, s.readiness)
 }

@@ -16,22 +16,22 @@ var templateIDPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // MessageTemplate is a message with places to fill in.
 type MessageTemplate struct {
-	ID        string     `json:"id" doc:"What templateId names it by." example:"default"`
-	Subject   string     `json:"subject" doc:"The subject of an e-mail." example:"Your code for {{label}}"`
-	Text      string     `json:"text" doc:"The message." example:"Your code: {{code}}"`
-	CreatedAt *Timestamp `json:"createdAt,omitempty" doc:"When it was made; absent for a default that was never replaced."`
-	UpdatedAt *Timestamp `json:"updatedAt,omitempty" doc:"When it was last written; absent for a default that was never replaced."`
+	ID        string     `json:"id" doc:"The id, which templateId refers to." example:"default"`
+	Subject   string     `json:"subject" doc:"The subject of an email." example:"Your code for {{label}}"`
+	Text      string     `json:"text" doc:"The text of the message." example:"Your code: {{code}}"`
+	CreatedAt *Timestamp `json:"createdAt,omitempty" doc:"The time of creation. Absent for the built-in template default."`
+	UpdatedAt *Timestamp `json:"updatedAt,omitempty" doc:"The time of the last change. Absent for the built-in template default."`
 }
 
 // MessageTemplateWrite is what a template is made of.
 type MessageTemplateWrite struct {
-	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an e-mail: one line without control characters, with {{label}} and the other places as in the text." example:"Your code for {{label}}"`
-	Text    string `json:"text" minLength:"1" maxLength:"2000" doc:"The message, in plain text. {{code}} has to be in it; {{expiresInMinutes}} and {{label}} may be." example:"Your code: {{code}}"`
+	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an email: one line without control characters. It may contain the same placeholders as text." example:"Your code for {{label}}"`
+	Text    string `json:"text" minLength:"1" maxLength:"2000" doc:"The message as plain text. It must contain the placeholder {{code}} and may contain {{expiresInMinutes}} and {{label}}." example:"Your code: {{code}}"`
 }
 
 // MessageTemplatePath names a template; inputs with more than it embed it.
 type MessageTemplatePath struct {
-	ID string `path:"templateId" doc:"The template's id: ^[a-z0-9][a-z0-9_-]{0,63}$." example:"default"`
+	ID string `path:"templateId" doc:"The id of the template. It matches ^[a-z0-9][a-z0-9_-]{0,63}$." example:"default"`
 }
 
 type (
@@ -47,16 +47,17 @@ func messageTemplateRoutes(s *Server) {
 		`"createdAt":"2026-11-21T02:09:25.123Z","updatedAt":"2026-11-21T02:09:25.123Z"}`
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getMessageTemplate", Method: http.MethodGet, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
-		Summary: "Get a message template", Description: "**[ext]** A template of the messages that carry one-time passwords; default always exists.",
-		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
+		Summary:     "Get a message template",
+		Description: "**[ext]** Returns a template of the messages that contain one-time passwords. The template `default` always exists.",
+		Scope:       identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
 		ResponseExample: example,
 		Errors:          []int{http.StatusNotFound},
 	}, s.getMessageTemplate)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "putMessageTemplate", Method: http.MethodPut, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
-		Summary: "Write a message template",
-		Description: "**[ext]** Makes or replaces a template, default too. The places {{code}}, {{expiresInMinutes}} and {{label}} are filled in and nothing else is understood. " +
-			"A tenant has at most 200 templates (409).",
+		Summary: "Create or replace a message template",
+		Description: "**[ext]** Creates or replaces a template, including `default`. The placeholders `{{code}}`, `{{expiresInMinutes}}` and " +
+			"`{{label}}` are replaced. Nothing else is interpreted. A tenant has at most 200 templates (409).",
 		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
 		RequestExample:  `{"subject":"Your code for {{label}}","text":"{{code}} is your code, for {{expiresInMinutes}} minutes."}`,
 		ResponseExample: example,
@@ -65,8 +66,9 @@ func messageTemplateRoutes(s *Server) {
 	}, s.putMessageTemplate)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteMessageTemplate", Method: http.MethodDelete, Path: "/v1/message-templates/{templateId}", Tag: "Authorizations",
-		Summary: "Delete a message template", Description: "**[ext]** Removes a template; default becomes what it was at first.",
-		Scope: identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
+		Summary:     "Delete a message template",
+		Description: "**[ext]** Deletes a template. Deleting `default` restores the built-in template.",
+		Scope:       identity.ScopeTemplatesWrite, Category: identity.LimitManagement,
 		Errors: []int{http.StatusNotFound},
 	}, s.deleteMessageTemplate)
 }

@@ -12,14 +12,14 @@ import (
 
 // ScheduleTimes is when a schedule runs (section 2.11).
 type ScheduleTimes struct {
-	Cron          string  `json:"cron" maxLength:"500" doc:"Five fields, separated by blanks: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). Each is *, a value, a range a-b, or a comma list of them; * and ranges may have a step: */15. A day matches if the day of month or the day of week does; where one of them is *, the other alone decides." example:"30 6 * * mon-fri"`
-	UTCDeltaHours Integer `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"How many hours the clocks that cron means are ahead of UTC; 0 by default." example:"-5"`
+	Cron          string  `json:"cron" maxLength:"500" doc:"Five fields separated by spaces: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). A field is *, a value, a range such as 1-5, or a comma-separated list of these. * and ranges may have a step, such as */15. If neither day field is *, a day matches if one of the two fields matches. If one of them is *, the other one decides." example:"30 6 * * mon-fri"`
+	UTCDeltaHours Integer `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"The offset from UTC in hours of the time zone in which cron is evaluated. Defaults to 0." example:"-5"`
 }
 
 // ScheduleRequest is what slot schedule is configured with.
 type ScheduleRequest struct {
 	ScheduleTimes
-	Input *JSONObject `json:"input,omitempty" doc:"**[ext]** What each execution runs on; {} by default. It must match the workflow's inputSchema."`
+	Input *JSONObject `json:"input,omitempty" doc:"**[ext]** The input of each execution. Defaults to {}. It must match the workflow's inputSchema."`
 }
 
 // BatchScheduleRequest is what slot scheduleBatch is configured with.
@@ -30,71 +30,71 @@ type BatchScheduleRequest struct {
 
 // BatchScheduleContent is what a scheduled batch is made of.
 type BatchScheduleContent struct {
-	Label               string      `json:"label,omitempty" maxLength:"200" doc:"**[ext]** The batches' name for people; by default the workflow's alias." example:"Nightly re-scoring"`
-	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"**[ext]** Stored names of uploaded files of items."`
-	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"**[ext]** Items, what they share, and packages of items."`
+	Label               string      `json:"label,omitempty" maxLength:"200" doc:"**[ext]** A name of the batches for people. Defaults to the alias of the workflow." example:"Nightly re-scoring"`
+	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"**[ext]** The fileName values of uploaded files that contain items."`
+	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"**[ext]** Items, input that all items share, and packages of items."`
 }
 
 // ConfigureSchedules names the slots to set.
 type ConfigureSchedules struct {
-	WorkflowID    string                `json:"workflowId" doc:"An active workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Schedule      *ScheduleRequest      `json:"schedule,omitempty" doc:"When to start an execution."`
-	ScheduleBatch *BatchScheduleRequest `json:"scheduleBatch,omitempty" doc:"When to start a batch. Where it names no items, each batch repeats the sources of the workflow's newest batch; schedules of tests alone repeat batches of tests."`
+	WorkflowID    string                `json:"workflowId" doc:"The id of an active workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *ScheduleRequest      `json:"schedule,omitempty" doc:"The schedule of executions."`
+	ScheduleBatch *BatchScheduleRequest `json:"scheduleBatch,omitempty" doc:"The schedule of batches. If it has no items, each batch uses the sources of the workflow's newest batch. Only schedules of tests use batches of tests."`
 }
 
 // ScheduleRecord is a configured schedule.
 type ScheduleRecord struct {
-	Cron          string      `json:"cron" doc:"When it runs." example:"30 6 * * mon-fri"`
-	UTCDeltaHours int         `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"-5"`
-	NextRunAt     Timestamp   `json:"nextRunAt" doc:"The next time it runs."`
-	Input         *JSONObject `json:"input,omitempty" doc:"**[ext]** What each execution runs on, the defaults of the inputSchema filled in; for callers with executions:data."`
-	Reason        string      `json:"reason,omitempty" doc:"**[ext]** Why it starts nothing: another version of the service wrote what it starts, and this one cannot read that. Configuring it anew helps." example:"what it starts cannot be read"`
+	Cron          string      `json:"cron" doc:"The cron expression." example:"30 6 * * mon-fri"`
+	UTCDeltaHours int         `json:"utcDeltaHours" doc:"The offset from UTC in hours of the time zone in which cron is evaluated." example:"-5"`
+	NextRunAt     Timestamp   `json:"nextRunAt" doc:"The time of the next run."`
+	Input         *JSONObject `json:"input,omitempty" doc:"**[ext]** The input of each execution, including the defaults of the inputSchema. Only tokens with the scope executions:data receive it."`
+	Reason        string      `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"what it starts cannot be read"`
 }
 
 // BatchScheduleRecord is a configured schedule of batches.
 type BatchScheduleRecord struct {
-	Cron          string    `json:"cron" doc:"When it runs." example:"0 22 1 * *"`
-	UTCDeltaHours int       `json:"utcDeltaHours" doc:"How many hours the clocks that cron means are ahead of UTC." example:"0"`
-	NextRunAt     Timestamp `json:"nextRunAt" doc:"The next time it runs."`
-	Reason        string    `json:"reason,omitempty" doc:"**[ext]** Why it starts nothing: another version of the service wrote what it starts, and this one cannot read that. Configuring it anew helps." example:"what it starts cannot be read"`
+	Cron          string    `json:"cron" doc:"The cron expression." example:"0 22 1 * *"`
+	UTCDeltaHours int       `json:"utcDeltaHours" doc:"The offset from UTC in hours of the time zone in which cron is evaluated." example:"0"`
+	NextRunAt     Timestamp `json:"nextRunAt" doc:"The time of the next run."`
+	Reason        string    `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"what it starts cannot be read"`
 	BatchScheduleContent
 }
 
 // Schedules are the slots of a workflow that are configured.
 type Schedules struct {
-	WorkflowID    string               `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Schedule      *ScheduleRecord      `json:"schedule,omitempty" doc:"Starts executions; absent where it is not configured."`
-	ScheduleBatch *BatchScheduleRecord `json:"scheduleBatch,omitempty" doc:"Starts batches; absent where it is not configured."`
+	WorkflowID    string               `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *ScheduleRecord      `json:"schedule,omitempty" doc:"The schedule of executions. Absent if there is none."`
+	ScheduleBatch *BatchScheduleRecord `json:"scheduleBatch,omitempty" doc:"The schedule of batches. Absent if there is none."`
 }
 
 // DeleteSchedules names the slots to delete.
 type DeleteSchedules struct {
-	WorkflowID    string `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	Schedule      *bool  `json:"schedule,omitempty" doc:"Whether to delete the schedule of executions." example:"true"`
-	ScheduleBatch *bool  `json:"scheduleBatch,omitempty" doc:"Whether to delete the schedule of batches." example:"false"`
+	WorkflowID    string `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	Schedule      *bool  `json:"schedule,omitempty" doc:"true deletes the schedule of executions." example:"true"`
+	ScheduleBatch *bool  `json:"scheduleBatch,omitempty" doc:"true deletes the schedule of batches." example:"false"`
 }
 
 // DeletedSchedules says which slots were deleted.
 type DeletedSchedules struct {
-	WorkflowID       string   `json:"workflowId" doc:"The workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	SchedulesDeleted []string `json:"schedulesDeleted" enum:"schedule,scheduleBatch" doc:"Those that were configured and are no more."`
+	WorkflowID       string   `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	SchedulesDeleted []string `json:"schedulesDeleted" enum:"schedule,scheduleBatch" doc:"The schedules that were deleted."`
 }
 
 // ScheduleOverview is a workflow's schedules and their history.
 type ScheduleOverview struct {
 	Schedules
-	Firings []ScheduleFiring `json:"firings" doc:"The last 20 firings of both slots, newest first."`
+	Firings []ScheduleFiring `json:"firings" doc:"The last 20 firings of both schedules, newest first."`
 }
 
 // ScheduleFiring is one time at which a schedule was due.
 type ScheduleFiring struct {
-	Slot             string    `json:"slot" enum:"schedule,scheduleBatch" doc:"Which of the two it was."`
-	ScheduledAt      Timestamp `json:"scheduledAt" doc:"The time it was due."`
-	FiredAt          Timestamp `json:"firedAt" doc:"When it fired: later than due where the service was down."`
-	Status           string    `json:"status" enum:"started,skipped,failed" doc:"skipped: the run before had not ended, or there was no batch to repeat. failed: the run could not be started." example:"started"`
-	Reason           string    `json:"reason,omitempty" doc:"Why no run was started." example:"the run of the firing before it had not ended"`
-	ExecutionID      string    `json:"executionId,omitempty" doc:"The execution that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
-	ExecutionBatchID string    `json:"executionBatchId,omitempty" doc:"The batch that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
+	Slot             string    `json:"slot" enum:"schedule,scheduleBatch" doc:"The schedule that fired."`
+	ScheduledAt      Timestamp `json:"scheduledAt" doc:"The scheduled time."`
+	FiredAt          Timestamp `json:"firedAt" doc:"The time at which it fired. Later than scheduledAt if the service was down."`
+	Status           string    `json:"status" enum:"started,skipped,failed" doc:"The outcome. skipped: the previous run had not ended, or there was no batch to repeat. failed: the run could not be started." example:"started"`
+	Reason           string    `json:"reason,omitempty" doc:"The reason why no run was started." example:"the run of the firing before it had not ended"`
+	ExecutionID      string    `json:"executionId,omitempty" doc:"The id of the execution that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
+	ExecutionBatchID string    `json:"executionBatchId,omitempty" doc:"The id of the batch that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
 }
 
 type (
@@ -109,11 +109,13 @@ func scheduleRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "configureSchedules", Method: http.MethodPost, Path: "/v1/workflows/commands/configure-schedules", Tag: "Schedules",
 		Summary: "Schedule a workflow",
-		Description: "Sets the schedules that the body names, at least one, and leaves the other as it is. At each of its times a schedule starts one " +
-			"execution or one batch, with the principal schedule:{workflowId}. A firing is skipped while the run before has not ended; after a downtime " +
-			"one missed firing is made up for. A new version of the workflow has no schedules; archiving deletes them. An expression that is malformed is " +
-			"answered with 400, one that never fires and an input or an item of workflowInput that does not match the inputSchema with 422. " +
-			"What a sandbox client schedules are tests; it replaces no schedule of another kind (403).",
+		Description: "Sets the schedules in the body, at least one. A schedule that is not in the body stays as it is. At each scheduled time, a " +
+			"schedule starts one execution or one batch with the principal `schedule:{workflowId}`. A firing is skipped if the previous run " +
+			"has not ended. After a downtime, one missed firing is started.\n\n" +
+			"A new version of the workflow has no schedules, and archiving a workflow deletes its schedules. The response is 400 for a " +
+			"malformed cron expression. It is 422 for an expression that never fires, and for an input or an item of `workflowInput` that does " +
+			"not match the `inputSchema`.\n\n" +
+			"The schedules of a sandbox client start tests. A sandbox client cannot replace schedules that do not start tests (403).",
 		Scope: identity.ScopeSchedulesWrite, Category: identity.LimitManagement,
 		RequestExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"input":{"amount":12000.50,"income":54000}},` +
 			`"scheduleBatch":{"cron":"0 22 1 * *"}}`,
@@ -124,8 +126,9 @@ func scheduleRoutes(s *Server) {
 	}, s.configureSchedules)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteSchedules", Method: http.MethodPost, Path: "/v1/workflows/commands/delete-schedules", Tag: "Schedules",
-		Summary:         "Delete schedules",
-		Description:     "Deletes the schedules for which the body says true. What has been started runs on. A sandbox client deletes only those of tests (403).",
+		Summary: "Delete schedules",
+		Description: "Deletes the schedules that are `true` in the body. Runs in progress continue. A sandbox client can delete only schedules of tests " +
+			"(403).",
 		Scope:           identity.ScopeSchedulesWrite,
 		Category:        identity.LimitManagement,
 		RequestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
@@ -136,7 +139,7 @@ func scheduleRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getSchedules", Method: http.MethodGet, Path: "/v1/workflows/{id}/schedules", Tag: "Schedules",
 		Summary:     "Get the schedules of a workflow",
-		Description: "**[ext]** Both schedules with the times they run next, and the last 20 firings with what came of them.",
+		Description: "**[ext]** Returns both schedules with the times of their next runs, and the last 20 firings with their outcomes.",
 		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
 		ResponseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":{"cron":"30 6 * * mon-fri","utcDeltaHours":-5,"nextRunAt":"2026-11-23T11:30:00.000Z"},` +
 			`"firings":[{"slot":"schedule","scheduledAt":"2026-11-20T11:30:00.000Z","firedAt":"2026-11-20T11:30:00.412Z","status":"started","executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"}]}`,
@@ -164,7 +167,7 @@ func noSlot(members map[string]any) []fault.Detail {
 	if members[string(schedule.Single)] != nil || members[string(schedule.Batch)] != nil {
 		return nil
 	}
-	return []fault.Detail{{Field: string(schedule.Single), Message: "is required where scheduleBatch is absent", SubCode: fault.MissingRequiredField}}
+	return []fault.Detail{{Field: string(schedule.Single), Message: "is required if scheduleBatch is absent", SubCode: fault.MissingRequiredField}}
 }
 
 func (s *Server) configureSchedules(ctx context.Context, in *configureSchedulesInput) (*configureSchedulesOutput, error) {

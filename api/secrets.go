@@ -11,24 +11,24 @@ import (
 
 // Secret is what may be told of a secret; its value never is.
 type Secret struct {
-	Name      string    `json:"name" doc:"What tasks name it by." example:"bureau-key"`
-	Hosts     []string  `json:"hosts" doc:"The hosts that its value may be sent to." example:"[\"api.bureau.example\"]"`
-	CreatedAt Timestamp `json:"createdAt" doc:"When it was made."`
-	UpdatedAt Timestamp `json:"updatedAt" doc:"When it was last written."`
+	Name      string    `json:"name" doc:"The name that tasks refer to." example:"bureau-key"`
+	Hosts     []string  `json:"hosts" doc:"The hosts to which the value may be sent." example:"[\"api.bureau.example\"]"`
+	CreatedAt Timestamp `json:"createdAt" doc:"The time of creation."`
+	UpdatedAt Timestamp `json:"updatedAt" doc:"The time of the last change."`
 }
 
 // SecretRequest is a value and where it may go.
 type SecretRequest struct {
-	Value string   `json:"value" minLength:"8" maxLength:"8192" doc:"The value; it cannot be read back." example:"k-3f6e0d6c1a11"`
-	Hosts []string `json:"hosts" minItems:"1" maxItems:"20" doc:"The hosts that it may be sent to, with a port where it is not the usual one." example:"[\"api.bureau.example\"]"`
+	Value string   `json:"value" minLength:"8" maxLength:"8192" doc:"The value. It cannot be read back." example:"k-3f6e0d6c1a11"`
+	Hosts []string `json:"hosts" minItems:"1" maxItems:"20" doc:"The hosts to which the value may be sent. Add the port if it is not the default port." example:"[\"api.bureau.example\"]"`
 }
 
 type (
 	secretInput struct {
-		Name string `path:"name" doc:"The secret's name." example:"bureau-key"`
+		Name string `path:"name" doc:"The name of the secret." example:"bureau-key"`
 	}
 	secretPutInput struct {
-		Name string `path:"name" doc:"The secret's name: letters, digits, dots, hyphens and underscores, at most 64." example:"bureau-key"`
+		Name string `path:"name" doc:"The name of the secret: at most 64 letters, digits, dots, hyphens and underscores." example:"bureau-key"`
 		Body SecretRequest
 	}
 	secretOutput struct{ Body Secret }
@@ -40,9 +40,9 @@ const secretExample = `{"name":"bureau-key","hosts":["api.bureau.example"],"crea
 func secretRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "putSecret", Method: http.MethodPut, Path: "/v1/secrets/{name}", Tag: "Secrets",
-		Summary: "Make or replace a secret",
-		Description: "**[ext]** Keeps a value that http-request tasks can send, in `auth` or as a header's `{\"secret\": name}`, to these hosts and no others. " +
-			"It is stored sealed, cannot be read back, and is blotted out of results and errors.",
+		Summary: "Create or replace a secret",
+		Description: "**[ext]** Stores a value that http-request tasks can send, in `auth` or as the header value `{\"secret\": name}`. Tasks can send it " +
+			"only to the hosts of the request. The value is stored encrypted, cannot be read back, and is removed from results and errors.",
 		Scope: identity.ScopeSecretsWrite, Category: identity.LimitManagement,
 		Inspect:        secret.Inspect,
 		RequestExample: `{"value":"k-3f6e0d6c1a11","hosts":["api.bureau.example"]}`, ResponseExample: secretExample,
@@ -50,15 +50,15 @@ func secretRoutes(s *Server) {
 	}, s.putSecret)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getSecret", Method: http.MethodGet, Path: "/v1/secrets/{name}", Tag: "Secrets",
-		Summary:     "Get what may be told of a secret",
-		Description: "**[ext]** Where a secret may be sent and when it was written; never its value.",
+		Summary:     "Get a secret",
+		Description: "**[ext]** Returns the hosts to which a secret may be sent and the time of its last change. It never returns the value.",
 		Scope:       identity.ScopeSecretsWrite, Category: identity.LimitManagement, ResponseExample: secretExample,
 		Errors: []int{http.StatusNotFound},
 	}, s.getSecret)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteSecret", Method: http.MethodDelete, Path: "/v1/secrets/{name}", Tag: "Secrets",
 		Summary:     "Delete a secret",
-		Description: "**[ext]** Tasks that need it fail from then on.",
+		Description: "**[ext]** Deletes a secret. Tasks that need it fail from then on.",
 		Scope:       identity.ScopeSecretsWrite, Category: identity.LimitManagement,
 		Errors: []int{http.StatusNotFound},
 	}, s.deleteSecret)

@@ -18,22 +18,22 @@ import (
 
 // SignalRequest is a payload for a waiting task.
 type SignalRequest struct {
-	TaskID  string `json:"taskId" minLength:"1" maxLength:"512" doc:"The wait-for-signal task; in a nested graph its path, such as each[3].approval, unless only one task of that id waits." example:"approval"`
-	Payload JSON   `json:"payload,omitzero" doc:"What the task gives as its result; it must match the schema of the wait. null where absent."`
+	TaskID  string `json:"taskId" minLength:"1" maxLength:"512" doc:"The id of the wait-for-signal task. For a task in a nested graph, use the path, such as each[3].approval; the id is enough if only one task with it waits." example:"approval"`
+	Payload JSON   `json:"payload,omitzero" doc:"The output of the task. It must match the schema of the task. Defaults to null."`
 }
 
 // SignalAccepted says that a signal was taken.
 type SignalAccepted struct {
-	ExecutionID string `json:"executionId" doc:"The execution that goes on." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	ExecutionID string `json:"executionId" doc:"The id of the execution that continues." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 }
 
 type (
 	signalInput struct {
-		ID   string `path:"executionId" doc:"The execution's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+		ID   string `path:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 		Body SignalRequest
 	}
 	callbackInput struct {
-		Token string `path:"callbackToken" doc:"The end of the address that callbackUrl gave." example:"2rS0Y3c1x7m4k"`
+		Token string `path:"callbackToken" doc:"The last segment of the URL that callbackUrl returned." example:"2rS0Y3c1x7m4k"`
 		Body  *JSON  `required:"false"`
 	}
 	signalOutput struct{ Body SignalAccepted }
@@ -43,9 +43,9 @@ func signalRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "signalExecution", Method: http.MethodPost, Path: "/v1/executions/{executionId}/signals", Tag: "Executions",
 		Summary: "Send a signal to an execution",
-		Description: "**[ext]** Delivers the payload that a wait-for-signal task waits for. A signal that comes before its wait begins is kept; " +
-			"a second one, one that comes too late and one whose payload does not match the wait's schema are a 400. " +
-			"An execution that has ended is refused with errorSubCode INVALID_EXECUTION_STATUS **[ext]**.",
+		Description: "**[ext]** Delivers the payload for which a wait-for-signal task waits. A signal that arrives before the task begins to wait is " +
+			"stored. The response is 400 for a second signal, for a signal that arrives too late, and for a payload that does not match the " +
+			"schema of the task. If the execution has ended, the signal is rejected with the `errorSubCode` INVALID_EXECUTION_STATUS **[ext]**.",
 		Scope: identity.ScopeExecutionsRun, Category: identity.LimitSingle, Status: http.StatusAccepted,
 		RequestExample:  `{"taskId":"approval","payload":{"approved":true,"by":"j.doe"}}`,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
@@ -53,9 +53,10 @@ func signalRoutes(s *Server) {
 	}, s.signalExecution)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "answerCallback", Method: http.MethodPost, Path: execution.CallbackPath + "{callbackToken}", Tag: "Executions",
-		Summary: "Answer a waiting task at its callback address",
-		Description: "**[ext]** What the function callbackUrl gives: an address that delivers the body as the payload of one wait-for-signal task, " +
-			"without a bearer token. It cannot be guessed, works once, and no longer than its wait; then the answer is a 400. It takes 200 requests a minute.",
+		Summary: "Send a signal to a callback URL",
+		Description: "**[ext]** Delivers the body as the payload of one wait-for-signal task. The expression function `callbackUrl` returns the URL. No " +
+			"bearer token is needed: the URL cannot be guessed, and it works once and only until the wait ends. After that the response is " +
+			"400. A URL accepts 200 requests per minute.",
 		Status:          http.StatusAccepted,
 		RequestExample:  `{"approved":true,"by":"j.doe"}`,
 		ResponseExample: `{"executionId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"}`,
@@ -79,7 +80,7 @@ func (s *Server) signalExecution(ctx context.Context, in *signalInput) (*signalO
 func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signalOutput, error) {
 	signal, ok := s.config.Callbacks.Read(in.Token)
 	if !ok {
-		return nil, fault.New(fault.NotFound, "there is no such address")
+		return nil, fault.New(fault.NotFound, "there is no such callback URL")
 	}
 	if in.Body != nil {
 		signal.Payload = in.Body.Value

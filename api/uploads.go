@@ -11,17 +11,17 @@ import (
 
 // UploadAddress is where a file can be put (section 4.4, step 1).
 type UploadAddress struct {
-	SignedURL    string    `json:"signedUrl" doc:"PUT the file here before expiresAt; no bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=…"`
-	FileName     string    `json:"fileName" doc:"The stored name, by which attachmentFileNames names the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
-	AttachmentID string    `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
-	ContentType  string    `json:"contentType" doc:"The Content-Type that the PUT must have." example:"text/csv"`
-	ExpiresAt    Timestamp `json:"expiresAt" doc:"**[ext]** When the address ceases to be valid, 15 minutes from now."`
+	SignedURL    string    `json:"signedUrl" doc:"Send the file in a PUT request to this URL before expiresAt. No bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=…"`
+	FileName     string    `json:"fileName" doc:"The stored name. Use it in attachmentFileNames." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
+	AttachmentID string    `json:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	ContentType  string    `json:"contentType" doc:"The Content-Type that the PUT request must have." example:"text/csv"`
+	ExpiresAt    Timestamp `json:"expiresAt" doc:"**[ext]** The time at which the URL expires, 15 minutes from now."`
 }
 
 type (
 	uploadAddressInput struct {
 		Body struct {
-			FileName string `json:"fileName" maxLength:"255" doc:"The file's name, which says its type: .csv, .tsv, .json, .jsonl, .ndjson or .xlsx, each also .gz." example:"loans.csv"`
+			FileName string `json:"fileName" maxLength:"255" doc:"The name of the file. Its extension sets the type: .csv, .tsv, .json, .jsonl, .ndjson or .xlsx, optionally followed by .gz." example:"loans.csv"`
 		}
 	}
 	uploadAddressOutput struct{ Body UploadAddress }
@@ -31,15 +31,21 @@ func uploadRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "generateUploadSignedURL", Method: http.MethodPost, Tag: "Stores",
 		Path:    "/v1/stores/packages/commands/attachments/generate-upload-signed-url",
-		Summary: "Get an address for an upload",
-		Description: "Gives an address that takes one file of items for a batch: PUT the raw file to signedUrl with the Content-Type given here, " +
-			"then name it in execute-batch by the fileName given here. An upload that broke off is resumed by sending it again. " +
-			"Tables of comma, semicolon, tab or pipe separated values are read, in UTF-8, UTF-16 or Windows-1252, and the first visible sheet of a spreadsheet; " +
-			"their first row names properties of the input, with dots for nesting (a backslash stands before a dot that is part of a name, before a backslash, before a _ or white space with which a name begins, and after a name that ends with white space or has a part without a name: `a\\.b`); numbers have a decimal point, as in 1234.56, and a first line such as sep=; is taken at its word. A .json file holds an array of objects, .jsonl and .ndjson an object a line.\n\n" +
-			"A row whose cells are all empty is no item. A row of separated values that has fewer cells than the first row fails; a line break of CR and LF within its quotes becomes LF. " +
-			"A cell is read as the type that the input schema gives its property, and as text where it gives none. " +
-			"Spreadsheets store fractions as binary floating-point numbers. They are read with 15 significant digits, as spreadsheet programs show them: 0.30000000000000004 is 0.3, but 12345678901234.56 is 12345678901234.6. " +
-			"Whole numbers are read as they are stored. Amounts with more digits belong in cells of text, or in another kind of file.",
+		Summary: "Get an upload URL",
+		Description: "Returns a URL for uploading one file of batch items. Send the raw file in a PUT request to `signedUrl` with the returned " +
+			"`contentType`. Then pass the returned `fileName` to `execute-batch`. If an upload is interrupted, send the file again.\n\n" +
+			"**Formats.** `.csv` and `.tsv` files have values separated by commas, semicolons, tabs or pipes, in UTF-8, UTF-16 or " +
+			"Windows-1252. A first line such as `sep=;` sets the separator. In an `.xlsx` file, the first visible sheet is read. A `.json` " +
+			"file contains an array of objects. `.jsonl` and `.ndjson` files contain one object per line.\n\n" +
+			"**Columns.** The first row of a table contains the names of input properties, with dots for nested properties. Put a backslash " +
+			"before a dot that is part of a name, before a backslash, before a `_` or white space at the beginning of a name, and after a name " +
+			"that ends with white space or has an empty part. For example, `a\\.b` is the property `a.b`.\n\n" +
+			"**Cells.** A cell is read as the type that the input schema gives its property, and as a string if the schema gives none. Numbers " +
+			"have a decimal point, such as 1234.56. A row in which all cells are empty is ignored. A row of separated values with fewer cells " +
+			"than the first row fails. Line breaks within quotes are kept as they are.\n\n" +
+			"**Numbers in spreadsheets.** Spreadsheets store fractions as binary floating-point numbers. They are read with 15 significant " +
+			"digits, as spreadsheet programs display them: 0.30000000000000004 is 0.3, but 12345678901234.56 is 12345678901234.6. Whole " +
+			"numbers are read as they are stored. Store amounts with more digits as text, or use another file format.",
 		Scope: identity.ScopeBatchesRun, Category: identity.LimitManagement, Status: http.StatusCreated,
 		RequestExample:  `{"fileName":"loans.csv"}`,
 		ResponseExample: `{"signedUrl":"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=c2ln&size=1073741824&tenant=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10&type=text%2Fcsv","fileName":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv","attachmentId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","contentType":"text/csv","expiresAt":"2026-11-21T02:24:25.000Z"}`,
@@ -64,9 +70,9 @@ func (s *Server) generateUploadAddress(ctx context.Context, in *uploadAddressInp
 
 // StoredAttachment is a file whose bytes are complete.
 type StoredAttachment struct {
-	AttachmentID string `json:"attachmentId" doc:"The file's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
+	AttachmentID string `json:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	FileName     string `json:"fileName" doc:"The stored name." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
-	ContentType  string `json:"contentType" doc:"Its type." example:"text/csv"`
-	Size         int64  `json:"size" doc:"Its length in bytes." example:"48213"`
-	SHA256       string `json:"sha256" doc:"The SHA-256 of its bytes, in hexadecimal." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	ContentType  string `json:"contentType" doc:"The content type." example:"text/csv"`
+	Size         int64  `json:"size" doc:"The size in bytes." example:"48213"`
+	SHA256       string `json:"sha256" doc:"The SHA-256 hash of the file, in hexadecimal." example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
 }

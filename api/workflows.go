@@ -36,14 +36,14 @@ func workflowReadRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "listWorkflows", Method: http.MethodGet, Path: "/v2/workflows", Tag: "Workflows",
 		Summary:     "List workflows",
-		Description: "The workflows of the tenant, every version a record of its own, newest first.",
+		Description: "Returns the workflows of the tenant, newest first. Every version is an entry of its own.",
 		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
 		ResponseExample: `{"data":[` + workflowItemExample + `],"pagination":{"page":1,"perPage":20,"total":1,"totalPages":1}}`,
 	}, s.listWorkflows)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "getWorkflow", Method: http.MethodGet, Path: "/v2/workflows/{id}", Tag: "Workflows",
 		Summary:     "Get a workflow",
-		Description: "A workflow with its definition.",
+		Description: "Returns a workflow with its definition.",
 		Scope:       identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
 		ResponseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
 		Errors:          []int{http.StatusNotFound},
@@ -54,8 +54,9 @@ func workflowWriteRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "createWorkflow", Method: http.MethodPost, Path: "/v2/workflows", Tag: "Workflows",
 		Summary: "Create a workflow",
-		Description: "Makes version v1 of a new alias as a draft. The draft may be incomplete: structure and types of the " +
-			"definition are checked now, the graph as a whole when it is published. An alias that exists is a conflict; its next version is made by create-draft.",
+		Description: "Creates version v1 of a new alias as a draft. The draft may be incomplete: the structure and the types of the definition are " +
+			"checked now, and the graph as a whole when you publish it. If the alias exists, the response is 409. Use `create-draft` to create " +
+			"its next version.",
 		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement, Status: http.StatusCreated,
 		RequestExample: `{"name":"Pre-qualification","alias":"pre-qualification",` +
 			`"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
@@ -66,8 +67,8 @@ func workflowWriteRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "updateWorkflow", Method: http.MethodPut, Path: "/v2/workflows/{id}", Tag: "Workflows",
 		Summary: "Change a draft",
-		Description: "Changes the members that the body has and leaves the others as they are; the read-only members of the detail are ignored, " +
-			"so what GET answered can be changed and sent back. Only a draft can be changed.",
+		Description: "Changes the members that the body contains. All other members stay as they are. Read-only members are ignored, so that you can " +
+			"change the response of GET and send it back. Only a draft can be changed.",
 		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement,
 		RequestExample:  `{"description":"Decides whether an application is worth underwriting.",` + workflowDefinitionExample + `}`,
 		ResponseExample: strings.TrimSuffix(workflowItemExample, "}") + `,` + workflowDefinitionExample + `}`,
@@ -76,10 +77,9 @@ func workflowWriteRoutes(s *Server) {
 	}, s.updateWorkflow)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "deleteWorkflow", Method: http.MethodDelete, Path: "/v2/workflows/{id}", Tag: "Workflows",
-		Summary: "Delete a workflow",
-		Description: "Removes a draft for good, or an archived workflow that no execution refers to. " +
-			"An active workflow must be archived first.",
-		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement,
+		Summary:     "Delete a workflow",
+		Description: "Permanently deletes a draft, or an archived workflow that no execution refers to. Archive an active workflow first.",
+		Scope:       identity.ScopeWorkflowsWrite, Category: identity.LimitManagement,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.deleteWorkflow)
 }
@@ -88,26 +88,26 @@ func workflowStatusRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "publishWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/publish", Tag: "Workflows",
 		Summary: "Publish a draft",
-		Description: "Checks the whole graph and makes the draft active, so that it can be executed. " +
-			"Every fault of the graph is reported at once; a cycle has errorSubCode CIRCULAR_DEPENDENCY.",
+		Description: "Validates the whole graph and makes the draft active, so that it can be executed. The response reports all errors of the graph at " +
+			"once. A cycle has the `errorSubCode` CIRCULAR_DEPENDENCY.",
 		Scope: identity.ScopeWorkflowsPublish, Category: identity.LimitManagement,
 		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"active","version":"v1","publishedAt":"2026-11-21T02:09:25.123Z"}`,
 		Errors:          []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 	}, s.publishWorkflow)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "validateWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/validate", Tag: "Workflows",
-		Summary: "Check a workflow",
-		Description: "**[ext]** Says what publishing would find in the definition, and what may be a mistake although it can be published. " +
-			"Changes nothing; the workflow may have any status.",
+		Summary: "Validate a workflow",
+		Description: "**[ext]** Reports the errors that would prevent publishing, and possible mistakes that would not. It changes nothing. The " +
+			"workflow may have any status.",
 		Scope: identity.ScopeWorkflowsRead, Category: identity.LimitManagement,
 		ResponseExample: `{"valid":false,"errors":[{"field":"edges[1].target","message":"there is no such task"}],"warnings":[]}`,
 		Errors:          []int{http.StatusNotFound},
 	}, s.validateWorkflow)
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "createWorkflowDraft", Method: http.MethodPost, Path: "/v2/workflows/{id}/create-draft", Tag: "Workflows",
-		Summary: "Draft the next version",
-		Description: "Makes the next version of an active workflow as a draft with the same content; the active one stays as it is. " +
-			"An alias has at most one draft.",
+		Summary: "Create a draft of the next version",
+		Description: "Creates the next version of an active workflow as a draft with the same content. The active version does not change. An alias has " +
+			"at most one draft.",
 		Scope: identity.ScopeWorkflowsWrite, Category: identity.LimitManagement, Status: http.StatusCreated,
 		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12","name":"Pre-qualification","alias":"pre-qualification",` +
 			`"version":"v2","status":"draft","parentVersion":"v1","createdAt":"2026-11-21T02:09:25.123Z"}`,
@@ -116,7 +116,7 @@ func workflowStatusRoutes(s *Server) {
 	httpapi.Register(s.http, httpapi.Operation{
 		ID: "archiveWorkflow", Method: http.MethodPost, Path: "/v2/workflows/{id}/archive", Tag: "Workflows",
 		Summary:     "Archive a workflow",
-		Description: "Retires an active workflow: it cannot be executed any more, while executions that run go on.",
+		Description: "Archives an active workflow. It can no longer be executed. Executions in progress continue.",
 		Scope:       identity.ScopeWorkflowsPublish, Category: identity.LimitManagement,
 		ResponseExample: `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","status":"archived","archivedAt":"2026-11-21T02:09:25.123Z"}`,
 		Errors:          []int{http.StatusNotFound, http.StatusConflict},

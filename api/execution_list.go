@@ -125,7 +125,7 @@ func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executi
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGet(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGet(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}

@@ -93,7 +93,7 @@ func (s *Server) getExecutionInput(ctx context.Context, in *executionInput) (*ex
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetInput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetInputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetInput(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetInputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -112,7 +112,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		return nil, err
 	}
 	p := httpapi.Principal(ctx)
-	row, err := queries.New().ExecutionGetState(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
+	row, err := queries.New().ExecutionGetState(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetStateParams{TenantID: p.TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}

@@ -84,7 +84,7 @@ func (s *Server) getExecutionOutput(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetOutput(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetOutputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetOutput(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetOutputParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}
@@ -117,7 +117,7 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 	if err != nil {
 		return nil, err
 	}
-	row, err := queries.New().ExecutionGetStatus(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetStatusParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
+	row, err := queries.New().ExecutionGetStatus(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetStatusParams{TenantID: httpapi.Principal(ctx).TenantID, ID: id})
 	if err != nil {
 		return nil, executionReadError(err)
 	}

@@ -18,7 +18,7 @@ func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error 
 	if !p.IsSandbox {
 		return nil
 	}
-	row, err := queries.New().ExecutionGet(ctx, queries.InMonth(s.config.Pool, id), queries.ExecutionGetParams{TenantID: p.TenantID, ID: id})
+	row, err := queries.New().ExecutionGet(ctx, queries.OnPartition(s.config.Pool, id), queries.ExecutionGetParams{TenantID: p.TenantID, ID: id})
 	if err != nil {
 		return executionReadError(err)
 	}

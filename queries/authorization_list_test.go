@@ -77,7 +77,7 @@ func authorizationsRead(t *testing.T, pool *pgxpool.Pool, tenant uuid.UUID, list
 	require.NoError(t, pgx.BeginFunc(postgres.WithTenant(t.Context(), tenant), pool, func(tx pgx.Tx) error {
 		var before int
 		require.NoError(t, tx.QueryRow(t.Context(), counted).Scan(&before))
-		_, err := list(t.Context(), queries.ByValues(tx))
+		_, err := list(t.Context(), queries.CustomPlan(tx))
 		require.NoError(t, err)
 		require.NoError(t, tx.QueryRow(t.Context(), counted).Scan(&read))
 		read -= before

@@ -46,7 +46,7 @@ UPDATE authorizations SET
     policy_link = NULL, external_id = NULL, tags = '{}', search_text = '', updated_at = now(), deleted_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
--- The lists and their count are planned ByValues: what is absent narrows nothing,
+-- The lists and their count are planned by CustomPlan: what is absent narrows nothing,
 -- and each order is that of an index.
 
 -- name: AuthorizationCount :one

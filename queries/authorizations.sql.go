@@ -177,7 +177,7 @@ type AuthorizationCountRow struct {
 	Found []uuid.UUID
 }
 
-// The lists and their count are planned ByValues: what is absent narrows nothing,
+// The lists and their count are planned by CustomPlan: what is absent narrows nothing,
 // and each order is that of an index.
 // How many match, exact up to @count_max, and of a search that fewer match, which.
 func (q *Queries) AuthorizationCount(ctx context.Context, db DBTX, arg AuthorizationCountParams) (AuthorizationCountRow, error) {

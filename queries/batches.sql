@@ -29,7 +29,7 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchList :many
--- Newest first; planned ByValues.
+-- Newest first; planned by CustomPlan.
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
     items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at

@@ -407,7 +407,7 @@ type BatchListRow struct {
 	CompletedAt         *time.Time
 }
 
-// Newest first; planned ByValues.
+// Newest first; planned by CustomPlan.
 func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) ([]BatchListRow, error) {
 	rows, err := db.Query(ctx, batchList,
 		arg.TenantID,

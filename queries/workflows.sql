@@ -91,7 +91,7 @@ SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.wo
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id))::boolean AS is_referenced;
 
 -- name: WorkflowList :many
--- Newest first; planned ByValues.
+-- Newest first; planned by CustomPlan.
 SELECT id, tenant_id, alias, version, name, description, status, type, parent_version,
     created_at, updated_at, published_at, archived_at
 FROM workflows

@@ -430,7 +430,7 @@ type WorkflowListRow struct {
 	ArchivedAt    *time.Time
 }
 
-// Newest first; planned ByValues.
+// Newest first; planned by CustomPlan.
 func (q *Queries) WorkflowList(ctx context.Context, db DBTX, arg WorkflowListParams) ([]WorkflowListRow, error) {
 	rows, err := db.Query(ctx, workflowList,
 		arg.TenantID,

@@ -131,7 +131,7 @@ type RefusalCount struct {
 // oldest first: a tenant's, or with uuid.Nil those of requests that no token
 // assigned to a tenant.
 func RefusalCounts(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, countMax int) ([]RefusalCount, error) {
-	rows, err := queries.New().SysAuditRefusalList(ctx, queries.ByValues(db), queries.SysAuditRefusalListParams{
+	rows, err := queries.New().SysAuditRefusalList(ctx, queries.CustomPlan(db), queries.SysAuditRefusalListParams{
 		TenantID: queries.Optional(tenantID), Since: since, CountMax: int32(countMax),
 	})
 	if err != nil {

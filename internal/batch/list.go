@@ -24,11 +24,11 @@ func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, w
 		TenantID: tenantID, Status: queries.Optional(string(filter.Status)), WorkflowAlias: queries.Optional(filter.WorkflowAlias),
 		Before: window.After, RowLimit: int32(window.Limit), RowOffset: int32(window.Offset),
 	}
-	rows, err := s.q.BatchList(ctx, queries.ByValues(s.Pool), list)
+	rows, err := s.q.BatchList(ctx, queries.CustomPlan(s.Pool), list)
 	if err != nil {
 		return nil, 0, postgres.Translate(fmt.Errorf("list batches: %w", err))
 	}
-	total, err := s.q.BatchCount(ctx, queries.ByValues(s.Pool), queries.BatchCountParams{
+	total, err := s.q.BatchCount(ctx, queries.CustomPlan(s.Pool), queries.BatchCountParams{
 		TenantID: tenantID, Status: list.Status, WorkflowAlias: list.WorkflowAlias, CountMax: int64(window.CountMax),
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, s
 	if details := filter.faults(); len(details) > 0 {
 		return nil, 0, fault.InvalidRequest(details...)
 	}
-	db, borrower, key := queries.ByValues(s.Pool), queries.Optional(filter.BorrowerID), queries.Optional(filter.Key)
+	db, borrower, key := queries.CustomPlan(s.Pool), queries.Optional(filter.BorrowerID), queries.Optional(filter.Key)
 	search := queries.Optional(strings.ToLower(filter.Search))
 	matching, err := s.q.AuthorizationCount(ctx, db, queries.AuthorizationCountParams{
 		TenantID: tenantID, BorrowerID: borrower, Key: key, Search: search, CountMax: int64(window.CountMax),

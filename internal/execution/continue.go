@@ -134,7 +134,7 @@ func lost(err error) (Holding, error) {
 func (r *run) lease(ctx context.Context, plan *workflow.Plan) error {
 	s, now := r.service, r.service.Clock()
 	r.token = uuid.New()
-	row, err := queries.New().ExecutionLease(ctx, queries.InMonth(s.Pool, r.id), queries.ExecutionLeaseParams{
+	row, err := queries.New().ExecutionLease(ctx, queries.OnPartition(s.Pool, r.id), queries.ExecutionLeaseParams{
 		TenantID: r.tenantID, ID: r.id, LeaseToken: r.token, LeaseProcessID: s.ProcessID,
 		Now: now, DeadlineAt: now.Add(plan.Timeout), DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})

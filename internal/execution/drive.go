@@ -63,7 +63,7 @@ func (r *run) checkpoint(ctx context.Context, state *engine.State) error {
 		return err
 	}
 	return r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return queries.New().ExecutionCheckpoint(ctx, queries.InMonth(r.service.Pool, r.id), params)
+		return queries.New().ExecutionCheckpoint(ctx, queries.OnPartition(r.service.Pool, r.id), params)
 	})
 }
 

@@ -44,7 +44,7 @@ func finishAll(ctx context.Context, db queries.DBTX, ends []*Finished) ([]int64,
 
 // write writes the end of one recorded execution.
 func (f *Finished) write(ctx context.Context, db queries.DBTX) (rows int64, err error) {
-	rows, err = queries.New().ExecutionFinish(ctx, queries.InMonth(db, f.ID), queries.ExecutionFinishParams{
+	rows, err = queries.New().ExecutionFinish(ctx, queries.OnPartition(db, f.ID), queries.ExecutionFinishParams{
 		TenantID: f.TenantID, ID: f.ID, Attempt: int32(f.Attempt), LeaseToken: f.LeaseToken, Status: string(f.Outcome.Status),
 		SourceFailed: f.Outcome.SourceFailed, StatusCode: int32(f.Outcome.StatusCode),
 		TasksCompleted: int32(f.Outcome.TasksCompleted), TasksFailed: int32(f.Outcome.TasksFailed),

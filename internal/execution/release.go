@@ -77,7 +77,7 @@ func (r *run) letGo(ctx context.Context) error {
 		if r.hasNoJob {
 			return r.release(ctx)
 		}
-		return queries.New().ExecutionLetGo(ctx, queries.InMonth(r.service.Pool, r.id), queries.ExecutionLetGoParams{
+		return queries.New().ExecutionLetGo(ctx, queries.OnPartition(r.service.Pool, r.id), queries.ExecutionLetGoParams{
 			TenantID: r.tenantID, ID: r.id, LeaseToken: r.token,
 		})
 	})

@@ -120,7 +120,7 @@ func (s *Service) await(ctx context.Context, r *run, over <-chan time.Time) (Exe
 			return Execution{}, errStopping
 		case <-time.After(pollInterval):
 		}
-		row, err := queries.New().ExecutionGetOutput(ctx, queries.InMonth(s.Pool, r.id), queries.ExecutionGetOutputParams{TenantID: r.tenantID, ID: r.id})
+		row, err := queries.New().ExecutionGetOutput(ctx, queries.OnPartition(s.Pool, r.id), queries.ExecutionGetOutputParams{TenantID: r.tenantID, ID: r.id})
 		if err != nil {
 			return Execution{}, postgres.Translate(err)
 		}

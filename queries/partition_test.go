@@ -3,6 +3,9 @@ package queries_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +21,7 @@ import (
 
 // A statement runs on the partitions of its execution's month alone and is planned
 // once, and finds executions whose month has no partition all the same.
-func TestInMonth(t *testing.T) {
+func TestOnPartition(t *testing.T) {
 	t.Parallel()
 	pool, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
 	require.NoError(t, err)
@@ -41,10 +44,10 @@ func TestInMonth(t *testing.T) {
 	insert(old)
 	for range 8 {
 		for id, isThere := range map[uuid.UUID]bool{present: true, old: true, unknown: false, uuid.New(): false} {
-			rows, err := queries.New().ExecutionCheckpoint(ctx, queries.InMonth(pool, id), queries.ExecutionCheckpointParams{TenantID: tenant, ID: id, State: []byte(`{}`)})
+			rows, err := queries.New().ExecutionCheckpoint(ctx, queries.OnPartition(pool, id), queries.ExecutionCheckpointParams{TenantID: tenant, ID: id, State: []byte(`{}`)})
 			require.NoError(t, err)
 			require.Zero(t, rows, "without its lease")
-			_, err = queries.New().ExecutionGetStatus(ctx, queries.InMonth(pool, id), queries.ExecutionGetStatusParams{TenantID: tenant, ID: id})
+			_, err = queries.New().ExecutionGetStatus(ctx, queries.OnPartition(pool, id), queries.ExecutionGetStatusParams{TenantID: tenant, ID: id})
 			if !isThere {
 				require.ErrorIs(t, err, pgx.ErrNoRows)
 				continue
@@ -62,13 +65,13 @@ func TestInMonth(t *testing.T) {
 
 // While a partition has no statistics an index that leads to all executions of a
 // tenant looks as good as that of the ids, and the plan is kept while it grows.
-func TestInMonthFindsByTheID(t *testing.T) {
+func TestOnPartitionFindsByID(t *testing.T) {
 	t.Parallel()
 	pool, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	q, tenant, id := queries.New(), uuid.New(), pgtest.NewID(t)
-	ctx, db := postgres.WithTenant(t.Context(), tenant), queries.InMonth(pool, id)
+	ctx, db := postgres.WithTenant(t.Context(), tenant), queries.OnPartition(pool, id)
 	statements := []func() error{
 		asking(ctx, db, q.ExecutionGetStatus, queries.ExecutionGetStatusParams{ID: id}),
 		asking(ctx, db, q.ExecutionGetOutput, queries.ExecutionGetOutputParams{ID: id}),
@@ -102,6 +105,41 @@ func TestInMonthFindsByTheID(t *testing.T) {
 		require.Regexp(t, `using executions_\d+_(pkey|id_idx) on executions_\d+\b`, plan)
 		require.Regexp(t, `Index Cond: \((e\.)?id = \$\d+\)`, plan, "of any id")
 	}
+}
+
+// Every statement with a mark marks all of its partitioned tables, and never compares
+// the tenant with "=".
+func TestMarkedStatements(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.sql")
+	require.NoError(t, err)
+	table, tenant := regexp.MustCompile(`(?:UPDATE|FROM|JOIN|INTO) (?:executions|execution_payloads)\b( /\*partition\*/)?`), regexp.MustCompile(`e\.tenant_id = @|WHERE tenant_id = @`)
+	var marked []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, statement := range strings.Split(string(text), "-- name: ")[1:] {
+			name, _, _ := strings.Cut(statement, " ")
+			if !strings.Contains(statement, "/*partition*/") {
+				continue
+			}
+			marked = append(marked, name)
+			for _, found := range table.FindAllStringSubmatch(statement, -1) {
+				require.NotEmpty(t, found[1], "%s: %s", name, found[0])
+			}
+			require.NotRegexp(t, tenant, statement, name)
+		}
+	}
+	require.Len(t, marked, 9, "add a new statement to TestOnPartitionFindsByID: %v", marked)
+}
+
+func TestStatementWithoutMarkFails(t *testing.T) {
+	t.Parallel()
+	db := queries.OnPartition(pgtest.Tx(t), pgtest.NewID(t))
+	_, err := queries.New().ExecutionExists(t.Context(), db, queries.ExecutionExistsParams{})
+	require.ErrorContains(t, err, "has no table with the mark /*partition*/")
+	_, err = queries.New().ExecutionUnlease(t.Context(), db, queries.ExecutionUnleaseParams{})
+	require.ErrorContains(t, err, "ExecutionUnlease")
 }
 
 // asking is a statement about an execution, whatever it answers.

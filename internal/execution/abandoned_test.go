@@ -204,26 +204,17 @@ func TestUnacknowledgedRecordIsLetGo(t *testing.T) {
 			return away
 		},
 	} {
-		for caller, call := range map[string]func(*execution.Service, execution.Request) (execution.Execution, error){
-			"waits": func(s *execution.Service, req execution.Request) (execution.Execution, error) {
-				return s.Run(t.Context(), req, 0)
-			},
-			"does not wait": func(s *execution.Service, req execution.Request) (execution.Execution, error) {
-				return s.Start(t.Context(), req)
-			},
-		} {
-			t.Run(name+", a caller who "+caller, func(t *testing.T) {
-				t.Parallel()
-				b := setup(t)
-				s, _ := b.processAtOnce(t)
-				close(b.target.let)
-				req := b.calling(t, "")
-				s.AroundInserts(around)
-				_, err := call(s, req)
-				require.ErrorIs(t, err, fault.Unavailable)
-				b.goesOn(t, s, 1)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			s, _ := b.process(t)
+			close(b.target.let)
+			req := b.calling(t, "")
+			s.AroundInserts(around)
+			_, err := s.Run(t.Context(), req, 0)
+			require.ErrorIs(t, err, fault.Unavailable)
+			b.goesOn(t, s, 1)
+		})
 	}
 }
 
@@ -232,8 +223,8 @@ func TestUnacknowledgedRecordIsLetGo(t *testing.T) {
 func TestRepeatedRecordIsLetGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	s, _ := b.processAtOnce(t)
-	req := b.pure(t)
+	s, _ := b.process(t)
+	req := b.calling(t, "")
 	const many = 3
 	statements := 0
 	s.AroundInserts(func(insert func() error) error {
@@ -247,7 +238,7 @@ func TestRepeatedRecordIsLetGo(t *testing.T) {
 	})
 	var callers sync.WaitGroup
 	for range 1 + many {
-		callers.Go(func() { _, _ = s.Start(t.Context(), req) })
+		callers.Go(func() { _, _ = s.Run(t.Context(), req, 0) })
 	}
 	callers.Wait()
 	require.Eventually(t, func() bool { return len(b.jobs(t)) == many && len(b.leases(t)) == 0 }, 10*time.Second, 10*time.Millisecond)

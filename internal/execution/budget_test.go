@@ -34,7 +34,6 @@ func TestBudgets(t *testing.T) {
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	s, _ := b.process(t)
-	atOnce, _ := b.processAtOnce(t)
 	// As in the service; a connection that served another tenant costs one more.
 	ctx := postgres.WithTenant(t.Context(), b.tenant)
 	require.NoError(t, b.pool.Ping(ctx))
@@ -46,16 +45,11 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	var accepted execution.Execution
-	start := func() {
-		var err error
-		accepted, err = s.Start(ctx, pure)
-		require.NoError(t, err)
-	}
-	begin := func(r execution.Request) func() {
+	start := func(r execution.Request) func() {
 		return func() {
-			e, err := atOnce.Start(ctx, r)
+			var err error
+			accepted, err = s.Start(ctx, r)
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return owner.status(t, e.ID) == "completed" }, 10*time.Second, time.Millisecond)
 		}
 	}
 	goOn := func() {
@@ -72,9 +66,9 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 2},
 		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
-		{"asynchronous, no effects", begin(pure), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
-		{"asynchronous, one effect", begin(calling), pgtest.Cost{Transactions: 3, Trips: 3}, 6},
-		{"asynchronous, accepted for a job", start, pgtest.Cost{Transactions: 1, Trips: 1}, 3},
+		{"asynchronous, one effect", start(calling), pgtest.Cost{Transactions: 1, Trips: 1}, 3},
+		{"asynchronous, its job with one effect", goOn, pgtest.Cost{Transactions: 4, Trips: 4}, 5},
+		{"asynchronous, no effects", start(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 3},
 		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
 	} {
 		before := rows()
@@ -83,7 +77,7 @@ func TestBudgets(t *testing.T) {
 	}
 	require.Equal(t, "completed", b.status(t, accepted.ID))
 	require.Equal(t, "1 1.10", b.text(t, `SELECT count(*) || ' ' || min(input ->> 'n') FROM execution_payloads WHERE execution_id = $1`, accepted.ID))
-	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`), "that of the asynchronous one, which River deletes")
+	require.Equal(t, "2", b.text(t, `SELECT count(*)::text FROM river.river_job`), "those of the asynchronous ones, which River deletes")
 }
 
 // countRows has the database count the rows that are written from now on.

@@ -78,7 +78,7 @@ func (s *Service) RunAdmitted(ctx context.Context, tenantID, id uuid.UUID) (*Fin
 
 func (s *Service) runLeased(ctx context.Context, r *run) (*Finished, Holding, error) {
 	tenantID, id := r.tenantID, r.id
-	row, err := s.reads.do(ctx, reference{tenantID, id})
+	row, err := s.reads.Write(ctx, smallItems, reference{tenantID, id})
 	if err != nil {
 		return nil, Held, err
 	}

@@ -136,7 +136,7 @@ func (r *run) finish(ctx context.Context, f *Finished) error {
 		return r.recordFinished(ctx, f)
 	}
 	err := r.persist(ctx, func(ctx context.Context) (int64, error) {
-		return r.service.finishes.do(ctx, f)
+		return r.service.finishes.Write(ctx, laneOf(f.bytes()), f)
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(errStopping, r.handOver(ctx))

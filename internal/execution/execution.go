@@ -24,6 +24,7 @@ import (
 	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/workflow"
+	"tranche/internal/writebatch"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -37,17 +38,11 @@ type Config struct {
 	// Callbacks makes the addresses that answer waits; nil gives none.
 	Callbacks *Callbacks
 	// Linger is how long reads and ends of executions wait for others to share their
-	// statement, while there are any: for executions that no caller waits for.
+	// statement (writebatch.Config): for executions that no caller waits for.
 	Linger time.Duration
 	// Ended, unless nil, is told of every execution that this service brought to an end,
 	// again if the end has to be written again; of many at once by their number.
 	Ended func(engine.Status, int)
-	// Background drives what Start accepts, for as many as it has places; the rest, and
-	// everything if it is nil, is left to jobs.
-	Background *Service
-	// Callers are those who wait for Run, of all services of the process; nil is those
-	// of this one alone.
-	Callers *Callers
 	// ProcessID holds the leases of this process (internal/liveness).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
@@ -62,38 +57,77 @@ type Service struct {
 	life    context.Context // runs outlive the request that started them
 	end     context.CancelFunc
 	running running
-	places  chan struct{} // taken by what Start accepted and this service drives
 	held    held
 	answers *limit.PerTenant // memory of large answers, not of items
 
-	inserts  lanes[*newExecution, bool]
-	reads    coalescer[reference, *queries.SysExecutionListForRunRow]
-	finishes lanes[*Finished, int64]
-	releases coalescer[lease, int64]
+	inserts  *writebatch.Writer[lane, *newExecution, bool]
+	reads    *writebatch.Writer[lane, reference, *queries.SysExecutionListForRunRow]
+	finishes *writebatch.Writer[lane, *Finished, int64]
+	releases *writebatch.Writer[lane, lease, int64]
 }
+
+// lane is a queue of group commit. Large items have their own, because a statement with
+// megabytes takes a tenth of a second and would delay the small items of other tenants.
+type lane bool
+
+// The lanes.
+const (
+	smallItems lane = false
+	largeItems lane = true
+)
+
+// laneOf returns the lane of an item of so many bytes.
+func laneOf(bytes int) lane { return bytes > smallItemBytesMax }
+
+const smallItemBytesMax = writebatch.BytesMax / 16
 
 // New returns a service; Stop ends it.
 func New(c Config) *Service {
-	s := &Service{Config: c, places: make(chan struct{}, placesMax), answers: limit.NewPerTenant(answerBytesMax)}
-	if s.Callers == nil {
-		s.Callers = NewCallers(c.Clock)
-	}
+	s := &Service{Config: c, answers: limit.NewPerTenant(answerBytesMax)}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
-	s.inserts.set((*newExecution).bytes, 0, func(ctx context.Context, executions []*newExecution) ([]bool, error) {
-		return insertAll(whose(ctx, executions, (*newExecution).tenant), s.Pool, executions)
+	s.inserts = s.newInserts(insertAll)
+	s.reads = writebatch.New(writebatch.Config[lane, reference, *queries.SysExecutionListForRunRow]{
+		Linger: c.Linger,
+		Write: func(ctx context.Context, _ lane, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
+			return readAll(scoped(ctx, executions, reference.tenant), s.Pool, executions)
+		},
 	})
-	s.finishes.set((*Finished).bytes, c.Linger, func(ctx context.Context, ends []*Finished) ([]int64, error) {
-		return finishAll(whose(ctx, ends, (*Finished).tenant), s.Pool, ends)
+	s.finishes = writebatch.New(writebatch.Config[lane, *Finished, int64]{
+		Size: (*Finished).bytes, Linger: c.Linger,
+		Write: func(ctx context.Context, _ lane, ends []*Finished) ([]int64, error) {
+			return finishAll(scoped(ctx, ends, (*Finished).tenant), s.Pool, ends)
+		},
 	})
-	s.reads.linger = c.Linger
-	s.reads.write = func(ctx context.Context, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
-		return readAll(whose(ctx, executions, reference.tenant), s.Pool, executions)
-	}
-	s.releases.aside = s.running.Go // a stop waits for it
-	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {
-		return releaseAll(whose(ctx, leases, lease.tenant), s.Pool, leases)
-	}
+	s.releases = s.newReleases(releaseAll)
 	return s
+}
+
+func (s *Service) newInserts(insert func(context.Context, queries.DBTX, []*newExecution) ([]bool, error)) *writebatch.Writer[lane, *newExecution, bool] {
+	return writebatch.New(writebatch.Config[lane, *newExecution, bool]{
+		Size: (*newExecution).bytes,
+		Write: func(ctx context.Context, _ lane, executions []*newExecution) ([]bool, error) {
+			return insert(scoped(ctx, executions, (*newExecution).tenant), s.Pool, executions)
+		},
+	})
+}
+
+func (s *Service) newReleases(release func(context.Context, queries.DBTX, []lease) ([]int64, error)) *writebatch.Writer[lane, lease, int64] {
+	return writebatch.New(writebatch.Config[lane, lease, int64]{
+		Write: func(ctx context.Context, _ lane, leases []lease) ([]int64, error) {
+			return release(scoped(ctx, leases, lease.tenant), s.Pool, leases)
+		},
+	})
+}
+
+// scoped returns the context of a statement for several executions: it sees the rows of
+// their tenant, or of all tenants if they belong to several.
+func scoped[T any](ctx context.Context, items []T, tenant func(T) uuid.UUID) context.Context {
+	for _, item := range items[1:] {
+		if tenant(item) != tenant(items[0]) {
+			return postgres.AsSystem(ctx)
+		}
+	}
+	return postgres.WithTenant(ctx, tenant(items[0]))
 }
 
 // Stop waits until no synchronous run is left or ctx ends, then interrupts the

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/internal/limit"
+	"tranche/queries"
 )
 
 // Continue is RunLeased with its last write, as the job of an execution that is
@@ -19,51 +20,33 @@ func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding
 	return s.End(ctx, f)
 }
 
-// AroundInserts has what happens around the statements that record executions
-// decided by the caller, who makes them, or does not, or later.
+// AroundInserts replaces the statements that record executions: around decides when, and
+// whether, each of them is executed.
 func (s *Service) AroundInserts(around func(insert func() error) error) {
-	write := s.inserts.small.write
-	s.inserts.small.write = func(ctx context.Context, executions []*newExecution) (inserted []bool, err error) {
+	s.inserts = s.newInserts(func(ctx context.Context, db queries.DBTX, executions []*newExecution) (inserted []bool, err error) {
 		err = around(func() error {
-			inserted, err = write(context.WithoutCancel(ctx), executions)
+			inserted, err = insertAll(context.WithoutCancel(ctx), db, executions)
 			return err
 		})
 		return inserted, err
-	}
+	})
 }
 
-// Queued returns how many wait to be recorded.
-func (s *Service) Queued() int {
-	s.inserts.small.mu.Lock()
-	defer s.inserts.small.mu.Unlock()
-	return len(s.inserts.small.queue)
-}
+// Queued returns how many executions wait to be recorded.
+func (s *Service) Queued() int { return s.inserts.Queued(smallItems) }
 
-// HoldReleases has the first statement that gives leases up wait until so many more
-// are to be given up, and returns how many there were of such statements.
+// HoldReleases delays the first statement that releases leases until so many more are
+// queued. It returns the number of these statements.
 func (s *Service) HoldReleases(more int) (statements func() int) {
-	write := s.releases.write
 	made := 0
-	s.releases.write = func(ctx context.Context, leases []lease) ([]int64, error) {
-		for made++; made == 1; time.Sleep(time.Millisecond) {
-			s.releases.mu.Lock()
-			queued := len(s.releases.queue)
-			s.releases.mu.Unlock()
-			if queued >= more {
-				break
-			}
+	s.releases = s.newReleases(func(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, error) {
+		for made++; made == 1 && s.releases.Queued(smallItems) < more; {
+			time.Sleep(time.Millisecond)
 		}
-		return write(ctx, leases)
-	}
+		return releaseAll(ctx, db, leases)
+	})
 	return func() int { return made }
 }
-
-// PlacesMax is how many accepted executions a service drives at a time, and PlaceBytesMax
-// how long the input of one may be.
-const (
-	PlacesMax     = placesMax
-	PlaceBytesMax = placeBytesMax
-)
 
 // AnswerWaitMax is how long a large answer waits for the memory limit.
 const AnswerWaitMax = answerWaitMax

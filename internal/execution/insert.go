@@ -205,7 +205,7 @@ func (r *run) insertion(status engine.Status) (*newExecution, error) {
 func (r *run) insert(ctx context.Context, row *newExecution, e Execution) (err error) {
 	var isActive bool
 	if r.request.Recorded == nil {
-		isActive, err = r.service.inserts.do(ctx, row)
+		isActive, err = r.service.inserts.Write(ctx, laneOf(row.bytes()), row)
 	} else {
 		isActive, err = r.insertJoined(ctx, row, e)
 	}

@@ -47,7 +47,7 @@ func (l lease) tenant() uuid.UUID { return l.tenantID }
 // Those that do so at the same time share a statement; one that somebody else is
 // writing meanwhile waits for that by itself.
 func (r *run) release(ctx context.Context) (rows int64, err error) {
-	rows, err = r.service.releases.do(ctx, lease{tenantID: r.tenantID, executionID: r.id, token: r.token})
+	rows, err = r.service.releases.Write(ctx, smallItems, lease{tenantID: r.tenantID, executionID: r.id, token: r.token})
 	if err != nil || rows > 0 {
 		return rows, err
 	}

@@ -66,17 +66,6 @@ func (b *bundle) process(t *testing.T) (s *execution.Service, kill func()) {
 	}
 }
 
-// processAtOnce is a process that drives what it accepts at once.
-func (b *bundle) processAtOnce(t *testing.T) (s *execution.Service, kill func()) {
-	t.Helper()
-	background, kill := b.process(t)
-	config := background.Config
-	config.Background = background
-	s = execution.New(config)
-	t.Cleanup(func() { s.Stop(context.Background()) })
-	return s, kill
-}
-
 // request publishes a workflow and returns a request to execute it.
 func (b *bundle) request(t *testing.T, alias, tasks, edges, input string) execution.Request {
 	t.Helper()

@@ -24,7 +24,6 @@ const pollInterval = 200 * time.Millisecond
 // it; without a bound Run returns at its end even then. Errors: ErrNotActive, with
 // which nothing is recorded; fault.Unavailable, with which it may be, and then goes on.
 func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Execution, error) {
-	defer s.Callers.leave(s.Callers.come())
 	r, err := s.fresh(&req)
 	if err != nil {
 		return Execution{}, err
@@ -129,6 +128,23 @@ func (s *Service) await(ctx context.Context, r *run, over <-chan time.Time) (Exe
 			return Execution{ID: r.id, Status: engine.Status(row.Status), CreatedAt: queries.CreatedAt(r.id), Result: result}, err
 		}
 	}
+}
+
+// Start records a request together with a job that executes it. Errors: ErrNotActive,
+// with which nothing is recorded; fault.Unavailable, with which it may be recorded, and
+// then is executed.
+func (s *Service) Start(ctx context.Context, req Request) (Execution, error) {
+	r, err := s.fresh(&req)
+	if err != nil {
+		return Execution{}, err
+	}
+	row, err := r.insertion(engine.StatusPending)
+	if err != nil {
+		return Execution{}, err
+	}
+	row.HasJob = true
+	accepted := Execution{ID: r.id, Status: engine.StatusPending, CreatedAt: queries.CreatedAt(r.id)}
+	return accepted, r.insert(ctx, row, accepted)
 }
 
 // BorrowerIDMax is the most characters of an id of a borrower.

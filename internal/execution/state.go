@@ -31,7 +31,7 @@ func (s *Service) Stored(ctx context.Context, tenantID, id uuid.UUID, plan *work
 
 // plan returns the plan of an execution; fault.NotFound if there is none.
 func (s *Service) plan(ctx context.Context, tenantID, id uuid.UUID) (*workflow.Plan, error) {
-	row, err := s.reads.do(ctx, reference{tenantID, id})
+	row, err := s.reads.Write(ctx, smallItems, reference{tenantID, id})
 	if err != nil {
 		return nil, err
 	}

@@ -79,13 +79,8 @@ func (s *Service) assemble() error {
 			return findAuthorization(ctx, p.requests.consents, q)
 		},
 	}))
-	callers := execution.NewCallers(s.config.Clock)
-	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, callers, lingerTime, nil)
-	var drives *execution.Service
-	if s.config.Role.works() {
-		drives = p.background.executions
-	}
-	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, callers, 0, drives)
+	p.background = s.newSide(s.pools.Workers, p.catalog, enqueue, lingerTime)
+	p.requests = s.newSide(s.pools.API, p.catalog, enqueue, 0)
 	s.parts = p
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
@@ -118,12 +113,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, callers *execution.Callers, linger time.Duration, drives *execution.Service) *side {
+func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, linger time.Duration) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
 		Runner:    &engine.Runner{Clock: s.config.Clock, Log: s.config.Log},
-		Callbacks: s.callbacks(), Callers: callers, Linger: linger, Background: drives,
+		Callbacks: s.callbacks(), Linger: linger,
 		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})

@@ -32,22 +32,6 @@ func newService(t *testing.T, config Config) *Service {
 	return s
 }
 
-// Batches run on the one side and callers come to the other.
-func TestBothSidesKnowTheCallers(t *testing.T) {
-	t.Parallel()
-	s := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll})
-	require.Same(t, s.parts.requests.executions.Callers, s.parts.background.executions.Callers)
-}
-
-// What is accepted is executed by processes that work: by the one that accepted it, beside
-// its jobs, or by others.
-func TestAcceptedExecutionsAreDrivenWhereWorkIsDone(t *testing.T) {
-	t.Parallel()
-	all, front := newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAll}), newService(t, Config{DatabaseURL: pgtest.URL(t), Role: RoleAPI})
-	require.Same(t, all.parts.background.executions, all.parts.requests.executions.Background)
-	require.Nil(t, front.parts.requests.executions.Background)
-}
-
 // A database that cannot be written, a standby for instance, takes no work.
 func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()

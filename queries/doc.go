@@ -1,5 +1,5 @@
-// Package queries is all the SQL of the service: statements by table in the
-// .sql files, the Go that sqlc makes of them beside it (`make generate`), and
-// the few lists whose filters vary, which are built. A query names tenant_id,
-// or its name begins with Sys. It must know nothing but pgx.
+// Package queries contains all SQL of the service. The .sql files group statements by
+// table; sqlc generates Go from them (`make generate`). The few lists with variable
+// filters are built in Go. A query names tenant_id, or its name begins with Sys. The
+// package must know nothing but pgx.
 package queries

@@ -13,40 +13,40 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// executionColumns are those of ExecutionGet.
+// executionColumns are the columns of ExecutionGet.
 const executionColumns = `e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt`
 
-// ExecutionListParams says which of a tenant's executions to list. Members that
-// are zero do not narrow the list.
+// ExecutionListParams are the filters of a list of executions. A zero field does not
+// filter.
 type ExecutionListParams struct {
 	TenantID uuid.UUID
-	// WorkflowIDs, unless nil, are the workflows whose executions are listed.
+	// WorkflowIDs are the workflows of the listed executions. Nil means all workflows.
 	WorkflowIDs []uuid.UUID
 	BillableID  string
 	BorrowerID  string
 	Status      string
-	Tags        []string // all of them
+	Tags        []string // an execution must have all of them
 	Search      *ExecutionSearch
-	// CreatedFrom is inclusive, CreatedBefore is not.
+	// CreatedFrom is inclusive, CreatedBefore is exclusive.
 	CreatedFrom, CreatedBefore time.Time
 	ExcludeTests               bool
-	ExcludeBatches             bool // items of batches
+	ExcludeBatches             bool // exclude items of batches
 
 	// Ascending lists the oldest first.
 	Ascending bool
 	Window
 }
 
-// ExecutionSearch is a text that any of several columns may match.
+// ExecutionSearch is a search text. It can match any of several columns.
 type ExecutionSearch struct {
-	// Text begins the borrower's or the billable id, or is one of the tags.
+	// Text is a prefix of the borrower's or the billable id, or one of the tags.
 	Text string
-	// WorkflowIDs are the workflows whose alias matches.
+	// WorkflowIDs are the workflows with a matching alias.
 	WorkflowIDs []uuid.UUID
-	// FirstID and LastID bound the ids that begin with the text; LastID is
-	// uuid.Nil if none can.
+	// FirstID and LastID are the bounds of the ids that begin with the text. LastID is
+	// uuid.Nil if no id can begin with it.
 	FirstID, LastID uuid.UUID
 }
 
@@ -56,14 +56,14 @@ type ListDB interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// ExecutionList returns the executions that match and how many do, counted up to
-// CountMax. The statements are built for the filters that are given and planned
-// with their values: one plan for all of them would read a tenant's every row.
+// ExecutionList returns a page of the matching executions and their total number,
+// counted up to CountMax. It builds statements for the given filters and has them
+// planned with their values, because one plan for all filters would read every row of
+// the tenant.
 //
-// Counting goes first and decides how the page is found. Where it ends below
-// CountMax it has found all that match, and the page is among them: reading in
-// the list's order until enough match would pass over millions of others. Where
-// it does not, so many match that this is soon done.
+// It counts first. If there are fewer than CountMax matches, the count has found their
+// ids, and the page is read by id; reading in the list's order could pass over millions of
+// other rows. If there are more, reading in the list's order finds a page soon.
 func (q *Queries) ExecutionList(ctx context.Context, db ListDB, p ExecutionListParams) (found []ExecutionGetRow, total int, err error) {
 	ids, counted, err := p.find(ctx, db)
 	if err != nil {
@@ -84,18 +84,18 @@ func (q *Queries) ExecutionList(ctx context.Context, db ListDB, p ExecutionListP
 	return found, total, nil
 }
 
-// find returns the ids of all executions that match; counted is false where they
-// are CountMax or more.
+// find returns the ids of all matching executions. Counted is false if there are
+// CountMax or more.
 func (p *ExecutionListParams) find(ctx context.Context, db ListDB) (ids []uuid.UUID, counted bool, err error) {
-	ways, err := p.ways(ctx, db)
+	plans, err := p.plans(ctx, db)
 	if err != nil {
 		return nil, false, err
 	}
 	batch := &pgx.Batch{}
 	counted = true
-	for i := range ways {
-		way := p.along(&ways[i])
-		way.queue(batch, func(rows pgx.Rows) error {
+	for i := range plans {
+		statement := p.count(&plans[i])
+		statement.queue(batch, func(rows pgx.Rows) error {
 			var total int
 			var some []uuid.UUID
 			_, err := pgx.ForEachRow(rows, []any{&total, &some}, func() error {
@@ -109,35 +109,35 @@ func (p *ExecutionListParams) find(ctx context.Context, db ListDB) (ids []uuid.U
 	if err := db.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, false, err
 	}
-	if len(ways) > 1 { // which may find the same
+	if len(plans) > 1 { // they can find the same executions
 		slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 		ids = slices.Compact(ids)
 	}
 	return ids, counted && len(ids) < p.CountMax, nil
 }
 
-// statement is SQL with the values of its parameters, and how it may be run.
+// statement is SQL with the values of its parameters and the scans that it may use.
 type statement struct {
 	SQL  string
 	Args []any
 	scan scan
 }
 
-// scan is how a statement may read tables. The planner does not know how many
-// rows have what it has not met, nor how the columns of a table belong together,
-// and so it chooses between plans that are a thousandfold apart by chance.
+// scan says how a statement may read tables. The planner has no statistics of rare
+// values and of the correlation between columns. Without limits it may choose a plan
+// that is a thousand times slower than the best.
 type scan int
 
 const (
-	inOrder scan = iota // one index, until there is enough
-	paged               // the same in the list's order
-	within              // one index that has every column, without the table
-	byName              // the few rows that one or several indexes name
-	anyScan             // what the planner thinks best
+	inOrder scan = iota // one index, until there are enough rows
+	paged               // the same, in the list's order
+	within              // one index that has all columns, without the table
+	byName              // the few rows that one or more indexes find
+	anyScan             // the planner's choice
 )
 
-// settings returns the statement that makes the planner keep to the scans and plan
-// with the values, until the end of the transaction.
+// settings returns the statement that limits the planner to the scans and to custom
+// plans until the end of the transaction.
 func (s *statement) settings() (sql string, args []any) {
 	rows, covered, bitmaps := s.scan == inOrder || s.scan == paged, s.scan != byName, s.scan == byName
 	if s.scan == anyScan {
@@ -149,23 +149,22 @@ func (s *statement) settings() (sql string, args []any) {
 		[]any{strconv.FormatBool(rows), strconv.FormatBool(covered), strconv.FormatBool(bitmaps), s.scan == paged}
 }
 
-// sorts is whether the planner may sort. Where a partition has more than doubled
-// since it was analyzed, as it does in the minute after a large batch has begun,
-// the planner takes what is there for a few rows that are soon sorted: then a page
-// must be read in the list's order, which finds it at once among so many.
+// sorts selects whether the planner may sort. After a large batch begins, a partition
+// can be more than twice as large as when it was analyzed. The planner then expects few
+// rows and sorts them all. A page must be read in the list's order instead.
 const sorts = `
 SELECT NOT $4::boolean OR NOT EXISTS (
     SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'executions'::regclass AND pg_relation_size(c.oid) > 2 * c.relpages * current_setting('block_size')::bigint)`
 
-// queue adds the statement to a flight, which is one transaction.
+// queue adds the statement to a batch of statements, which is one transaction.
 func (s *statement) queue(batch *pgx.Batch, read func(pgx.Rows) error) {
 	settings, args := s.settings()
 	batch.Queue(settings, args...)
 	batch.Queue(s.SQL, s.Args...).Query(read)
 }
 
-// page reads in the list's order until the page is full.
+// page returns a statement that reads in the list's order until the page is full.
 func (p *ExecutionListParams) page() statement {
 	b := p.rows()
 	p.narrow(b)
@@ -181,7 +180,7 @@ func (p *ExecutionListParams) page() statement {
 	return p.inOrder(b, paged)
 }
 
-// pageOf reads the executions of the page that is among all that match.
+// pageOf returns a statement that reads the page from the ids of all matches.
 func (p *ExecutionListParams) pageOf(ids []uuid.UUID) statement {
 	order := func(a, b uuid.UUID) int {
 		if p.Ascending {
@@ -203,19 +202,20 @@ func (p *ExecutionListParams) pageOf(ids []uuid.UUID) statement {
 	return p.inOrder(b, inOrder)
 }
 
-// along finds all that match in one way, or counts them up to CountMax.
-func (p *ExecutionListParams) along(w *way) statement {
+// count returns a statement that counts the matches of one plan up to CountMax, and
+// selects their ids if there are fewer.
+func (p *ExecutionListParams) count(plan *queryPlan) statement {
 	b := sqlbuilder.PostgreSQL.NewSelectBuilder()
 	b.Select("e.id").From("executions e")
 	p.narrow(b)
-	p.lead(b, w.scan)
-	for _, condition := range w.conditions {
+	p.lead(b, plan.scan)
+	for _, condition := range plan.conditions {
 		b.Where(condition(b))
 	}
 	b.Limit(p.CountMax)
 	sql, args := sqlbuilder.WithFlavor(sqlbuilder.Build(
 		"SELECT count(*), CASE WHEN count(*) < $? THEN array_agg(id) END FROM ($?) AS matching", p.CountMax, b), sqlbuilder.PostgreSQL).Build()
-	return statement{sql, args, w.scan}
+	return statement{sql, args, plan.scan}
 }
 
 func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
@@ -224,7 +224,7 @@ func (p *ExecutionListParams) rows() *sqlbuilder.SelectBuilder {
 		JoinWithOption(sqlbuilder.LeftJoin, "execution_batches b", "b.tenant_id = e.tenant_id", "b.id = e.batch_id")
 }
 
-// inOrder makes a statement of rows in the list's order.
+// inOrder returns a statement that selects rows in the list's order.
 func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) statement {
 	if p.Ascending {
 		b.OrderBy("e.id")
@@ -235,11 +235,11 @@ func (p *ExecutionListParams) inOrder(b *sqlbuilder.SelectBuilder, s scan) state
 	return statement{sql, args, s}
 }
 
-// narrow adds the conditions of the filters, each in the form that an index of
-// table executions serves.
+// narrow adds the conditions of the filters in a form that an index of table executions
+// serves.
 func (p *ExecutionListParams) narrow(b *sqlbuilder.SelectBuilder) {
 	b.Where(b.Equal("e.tenant_id", p.TenantID))
-	if len(p.WorkflowIDs) == 1 { // which an index always serves; of an array the planner may make a filter
+	if len(p.WorkflowIDs) == 1 { // an index always serves it; with an array the planner may filter rows instead
 		b.Where(b.Equal("e.workflow_id", p.WorkflowIDs[0]))
 	} else if p.WorkflowIDs != nil {
 		b.Where("e.workflow_id = ANY (" + b.Var(p.WorkflowIDs) + "::uuid[])")

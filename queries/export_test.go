@@ -2,22 +2,22 @@ package queries
 
 import "context"
 
-// Statement is one that ExecutionList may ask.
+// Statement is a statement of ExecutionList.
 type Statement = statement
 
-// Settings is settings.
+// Settings exports settings.
 func (s *statement) Settings() (sql string, args []any) { return s.settings() }
 
-// Statements are what ExecutionList may ask: every way of counting, and the page
-// by reading in the list's order.
+// Statements returns the statements of ExecutionList: one count for each query plan, and the
+// page in the list's order.
 func (p *ExecutionListParams) Statements(ctx context.Context, db ListDB) ([]Statement, error) {
-	ways, err := p.ways(ctx, db)
+	plans, err := p.plans(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	statements := make([]Statement, 0, len(ways)+1)
-	for i := range ways {
-		statements = append(statements, p.along(&ways[i]))
+	statements := make([]Statement, 0, len(plans)+1)
+	for i := range plans {
+		statements = append(statements, p.count(&plans[i]))
 	}
 	return append(statements, p.page()), nil
 }

@@ -1,6 +1,6 @@
 package queries
 
-// Value is what a column without a value stands for: the zero value.
+// Value returns the value of a nullable column, or the zero value for NULL.
 func Value[T any](column *T) T {
 	if column == nil {
 		var zero T
@@ -9,7 +9,7 @@ func Value[T any](column *T) T {
 	return *column
 }
 
-// Optional is the value of a column that has none for the zero value.
+// Optional returns the value of a nullable column; the zero value becomes NULL.
 func Optional[T comparable](value T) *T {
 	var zero T
 	if value == zero {

@@ -2,13 +2,14 @@ package queries
 
 import "github.com/google/uuid"
 
-// Window says which part of a list to read, and how far to count the whole of it.
+// Window is the part of a list to read.
 type Window struct {
-	// After is the id that the part comes after, in the order of the list; nil begins
-	// with the first.
+	// After is a cursor: the part begins after this id, in the order of the list. Nil
+	// means the beginning.
 	After  *uuid.UUID
 	Offset int
 	Limit  int
-	// CountMax is how far all that match are counted, whatever After and Offset say.
+	// CountMax is the number up to which all matches are counted. After and Offset do not
+	// change the count.
 	CountMax int
 }

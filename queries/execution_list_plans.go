@@ -10,22 +10,22 @@ import (
 	"github.com/huandu/go-sqlbuilder"
 )
 
-// commonShare is the share of executions from which a tag is common: those that
-// have it are not looked for one by one.
+// commonShare is the share of executions from which on a tag is common. Executions
+// with a common tag are not looked up one by one.
 const commonShare = 0.01
 
-// The conditions of the partial indexes of tags. The tags of most executions fit
-// into an index beside status and workflow, so that common tags can be combined
-// with other filters without reading the table; those of the others might not.
+// The conditions of the partial indexes on tags. The tags of most executions fit into
+// an index together with status and workflow, so that common tags and other filters
+// need no table reads. Long lists of tags have an index of their own.
 const (
 	someTags = `e.tags <> '{}'`
 	fewTags  = `cardinality(e.tags) BETWEEN 1 AND 8`
 	manyTags = `cardinality(e.tags) > 8`
 )
 
-// way is one of the ways in which executions match tags and search: conditions
-// that an index serves.
-type way struct {
+// queryPlan is one of the query plans that find executions by tags and search text. An
+// index serves its conditions.
+type queryPlan struct {
 	conditions []condition
 	scan       scan
 }
@@ -33,44 +33,46 @@ type way struct {
 // condition writes a condition and its values for a statement.
 type condition func(b *sqlbuilder.SelectBuilder) string
 
-// ways returns ways that together find all that match. Some may find the same.
-func (p *ExecutionListParams) ways(ctx context.Context, db ListDB) ([]way, error) {
+// plans returns query plans that together find all matching executions. Several plans
+// can find the same execution.
+func (p *ExecutionListParams) plans(ctx context.Context, db ListDB) ([]queryPlan, error) {
 	switch {
 	case p.Search == nil && len(p.Tags) == 0:
-		return []way{{scan: inOrder}}, nil
-	case p.BorrowerID != "" || p.BillableID != "": // which are few by themselves
-		return []way{{conditions: []condition{p.matches}, scan: anyScan}}, nil
+		return []queryPlan{{scan: inOrder}}, nil
+	case p.BorrowerID != "" || p.BillableID != "": // few executions
+		return []queryPlan{{conditions: []condition{p.matches}, scan: anyScan}}, nil
 	case p.Search == nil:
-		return waysTagged(ctx, db, p.Tags)
+		return tagPlans(ctx, db, p.Tags)
 	}
-	ways, err := waysTagged(ctx, db, append(slices.Clip(p.Tags), p.Search.Text))
+	plans, err := tagPlans(ctx, db, append(slices.Clip(p.Tags), p.Search.Text))
 	if err != nil {
 		return nil, err
 	}
 	for _, column := range p.Search.columns() {
-		w := way{conditions: []condition{column}, scan: anyScan}
+		plan := queryPlan{conditions: []condition{column}, scan: anyScan}
 		if len(p.Tags) > 0 {
-			w.conditions = append(w.conditions, tagged(p.Tags))
+			plan.conditions = append(plan.conditions, tagged(p.Tags))
 		}
-		ways = append(ways, w)
+		plans = append(plans, plan)
 	}
-	return ways, nil
+	return plans, nil
 }
 
-// waysTagged are the ways to executions that have all of the tags.
-func waysTagged(ctx context.Context, db DBTX, tags []string) ([]way, error) {
+// tagPlans returns the plans that find executions with all of the tags.
+func tagPlans(ctx context.Context, db DBTX, tags []string) ([]queryPlan, error) {
 	var share float64 // of the rarest
 	if err := db.QueryRow(ctx, tagShare, tags).Scan(&share); err != nil {
 		return nil, err
 	}
 	if share < commonShare {
-		return []way{{[]condition{tagged(tags), literal(someTags)}, byName}}, nil
+		return []queryPlan{{[]condition{tagged(tags), literal(someTags)}, byName}}, nil
 	}
-	return []way{{[]condition{tagged(tags), literal(fewTags)}, within}, {[]condition{tagged(tags), literal(manyTags)}, byName}}, nil
+	return []queryPlan{{[]condition{tagged(tags), literal(fewTags)}, within}, {[]condition{tagged(tags), literal(manyTags)}, byName}}, nil
 }
 
-// tagShare is the greatest share that the rarest of some tags has in a partition,
-// as far as PostgreSQL keeps count: 0 for a tag that is not among the commonest.
+// tagShare selects the share of executions that have the rarest of the tags, in the
+// partition where it is greatest. PostgreSQL keeps statistics of the most common tags
+// only; the share of any other tag is 0.
 const tagShare = `
 SELECT min(share)::float8 FROM (
     SELECT COALESCE(max(common.share), 0) AS share
@@ -82,8 +84,8 @@ SELECT min(share)::float8 FROM (
     GROUP BY tag
 ) AS tags`
 
-// lead adds conditions that all executions meet on the first columns of an index,
-// which make its later columns serve: the indexes of status and of tags are
+// lead adds conditions that all executions meet on the first columns of an index. With
+// them the later columns of the index are usable: the indexes of status and tags are
 // ordered by status, workflow and id.
 func (p *ExecutionListParams) lead(b *sqlbuilder.SelectBuilder, s scan) {
 	isDated := s == within && (!p.CreatedFrom.IsZero() || !p.CreatedBefore.IsZero())
@@ -103,7 +105,7 @@ func literal(sql string) condition {
 	return func(*sqlbuilder.SelectBuilder) string { return sql }
 }
 
-// matches is the condition of tags and search together.
+// matches writes the condition of tags and search together.
 func (p *ExecutionListParams) matches(b *sqlbuilder.SelectBuilder) string {
 	var all []string
 	if len(p.Tags) > 0 {
@@ -119,7 +121,7 @@ func (p *ExecutionListParams) matches(b *sqlbuilder.SelectBuilder) string {
 	return b.And(all...)
 }
 
-// columns are the conditions on other columns than the tags.
+// columns returns the conditions on columns other than the tags.
 func (s *ExecutionSearch) columns() []condition {
 	begins := func(column string) condition {
 		return func(b *sqlbuilder.SelectBuilder) string { return binary(column) + " LIKE " + b.Var(likePrefix(s.Text)) }
@@ -138,16 +140,15 @@ func (s *ExecutionSearch) columns() []condition {
 	return columns
 }
 
-// binary is a column in the order of its index, which serves prefixes too.
+// binary returns a column in the order of its index, which also serves prefixes.
 func binary(column string) string { return column + ` COLLATE "C"` }
 
-// likePrefix is the pattern of what begins with text.
+// likePrefix returns the pattern of texts that begin with the given one.
 func likePrefix(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text) + "%"
 }
 
-// FirstIDAt returns the least UUIDv7 of a moment, or of the first millisecond
-// after it.
+// FirstIDAt returns the least UUIDv7 of a time, rounded up to a millisecond.
 func FirstIDAt(moment time.Time) (id uuid.UUID) {
 	millis := max(moment.Add(time.Millisecond-1).UnixMilli(), 0)
 	for i := range 6 {
@@ -156,8 +157,8 @@ func FirstIDAt(moment time.Time) (id uuid.UUID) {
 	return id
 }
 
-// CreatedAt returns when the row of a UUIDv7 was made: the millisecond that the
-// id begins with. Of executions it is the time that lists are ordered by.
+// CreatedAt returns the time in a UUIDv7, in milliseconds. Lists of executions are
+// ordered by it.
 func CreatedAt(id uuid.UUID) time.Time {
 	var millis int64
 	for _, b := range id[:6] {

@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // Behind trusted proxies a request comes from the last address that is none of
 // theirs, whether or not a proxy adds the port.
 func TestAddressesBehindProxies(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) {
+	s := apitest.Start(t, func(c *server.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	tenant := s.Tenant(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/audit"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // Whatever changes what may run, with which secrets, or what signers are told, is
@@ -83,7 +83,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	tenant := s.Tenant(t)
 	reader := tenant.With(t, identity.ScopeWorkflowsRead)
 	t.Run("requests", func(t *testing.T) { // the replica stops at its end
-		replica := s.Replica(t, service.RoleAPI)
+		replica := s.Replica(t, server.RoleAPI)
 		for range 3 {
 			replica.WithToken(reader.Token).Post(t, "/v2/workflows", apitest.Raw(`{}`)).Expect(http.StatusForbidden)
 			replica.Anonymous().Get(t, "/v2/workflows").Expect(http.StatusUnauthorized)

@@ -16,10 +16,10 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/message"
 	"tranche/internal/pgtest"
+	"tranche/internal/server"
 	"tranche/jobs"
 )
 
@@ -200,7 +200,7 @@ func (h hasty) Send(ctx context.Context, m message.Message) (message.Receipt, er
 func TestGatewayTimesOut(t *testing.T) {
 	t.Parallel()
 	gateway, sms := openGateway(t)
-	d := &desk{gateway: gateway, Service: apitest.Start(t, func(c *service.Config) {
+	d := &desk{gateway: gateway, Service: apitest.Start(t, func(c *server.Config) {
 		c.Senders = message.Senders{message.SMS: hasty{sms}}
 	})}
 	s := d.signer(t)
@@ -225,7 +225,7 @@ func TestGatewayTimesOut(t *testing.T) {
 func TestMailbox(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "mail")
-	d := &desk{Service: apitest.Start(t, func(c *service.Config) {
+	d := &desk{Service: apitest.Start(t, func(c *server.Config) {
 		c.Senders = message.Senders{message.WhatsApp: message.Folder{Dir: folder}}
 	})}
 	s := d.signer(t)

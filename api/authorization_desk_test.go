@@ -16,10 +16,10 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/message"
+	"tranche/internal/server"
 )
 
 // lineOfDigits finds the code, which the default template has alone on a line.
@@ -162,14 +162,14 @@ type desk struct {
 }
 
 // openDesk starts a service that sends e-mail and SMS, but no WhatsApp.
-func openDesk(t *testing.T, options ...func(*service.Config)) *desk {
+func openDesk(t *testing.T, options ...func(*server.Config)) *desk {
 	t.Helper()
 	d := &desk{}
 	var email, sms message.Sender
 	d.office, email = openPostOffice(t)
 	d.gateway, sms = openGateway(t)
 	d.senders = message.Senders{message.Email: email, message.SMS: sms}
-	d.Service = apitest.Start(t, append(options, func(c *service.Config) {
+	d.Service = apitest.Start(t, append(options, func(c *server.Config) {
 		c.Senders = d.senders
 	})...)
 	return d

@@ -6,17 +6,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/secret"
+	"tranche/internal/server"
 )
 
 // keyed makes a service have these master keys, the first of which seals.
-func keyed(t *testing.T, keys string) func(*service.Config) {
+func keyed(t *testing.T, keys string) func(*server.Config) {
 	t.Helper()
 	ring, err := secret.ParseKeys(keys)
 	require.NoError(t, err)
-	return func(c *service.Config) { c.Keys = ring }
+	return func(c *server.Config) { c.Keys = ring }
 }
 
 // TestConsentOutlivesTheMasterKey replaces the master key while a code is open:
@@ -29,7 +29,7 @@ func TestConsentOutlivesTheMasterKey(t *testing.T) {
 	otpID, code := s.start(t, "rotation@example.com")
 	s.attempt(t, otpID, otherThan(code)).Expect(http.StatusBadRequest)
 
-	both := apitest.Start(t, keyed(t, newer+","+older), func(c *service.Config) {
+	both := apitest.Start(t, keyed(t, newer+","+older), func(c *server.Config) {
 		c.DatabaseURL, c.Senders = d.DatabaseURL, d.senders
 	})
 	after := &signer{desk: d, Caller: both.WithToken(s.Token), tenant: s.tenant, id: s.id}

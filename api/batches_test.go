@@ -19,10 +19,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
+	"tranche/internal/server"
 )
 
 const batchWorkflow = `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"borrowerId": {"type": "string"}}},
@@ -182,7 +182,7 @@ func TestSignedAddressesExpire(t *testing.T) {
 	ahead := make(chan time.Duration, 1)
 	ahead <- 0
 	shift := func(by time.Duration) { <-ahead; ahead <- by }
-	s := apitest.Start(t, func(c *service.Config) {
+	s := apitest.Start(t, func(c *server.Config) {
 		c.Clock = func() time.Time {
 			by := <-ahead
 			ahead <- by
@@ -242,7 +242,7 @@ func TestDownloads(t *testing.T) {
 func TestDownloadThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
-	s := apitest.Start(t, func(c *service.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
+	s := apitest.Start(t, func(c *server.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
 	stored := uploadFile(t, c, "a.csv", "borrowerId\n"+strings.Repeat(strings.Repeat("B", 10_000)+"\n", 80))

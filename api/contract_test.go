@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 func TestErrorContract(t *testing.T) {
@@ -231,7 +231,7 @@ func TestBodies(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	var line *databaseLine
-	s := apitest.Start(t, func(config *service.Config) {
+	s := apitest.Start(t, func(config *server.Config) {
 		line = newDatabaseLine(t, config.DatabaseURL)
 		config.DatabaseURL = line.url
 	})

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 func TestRetry(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRetrySkipsTasks(t *testing.T) {
 func TestCancelReachesACallElsewhere(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	elsewhere := s.Replica(t, service.RoleAPI)
+	elsewhere := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	target := newHangingTarget(t)
@@ -165,7 +165,7 @@ func newHangingTarget(t *testing.T) *hangingTarget {
 // Where nobody works, an execution stays pending, and is cancelled at once.
 func TestCancelPending(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
@@ -178,7 +178,7 @@ func TestCancelPending(t *testing.T) {
 	require.Equal(t, "cancelled", c.Post(t, "/v1/executions/"+id+"/cancel", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("status"))
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("isSuccess"))
 
-	worker := s.Replica(t, service.RoleAll)
+	worker := s.Replica(t, server.RoleAll)
 	require.Equal(t, "cancelled", awaitEnd(t, c, id).Text("status"), "its job finds nothing to do")
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
@@ -215,7 +215,7 @@ func TestControlRefusals(t *testing.T) {
 // Of many who retry or cancel at once, one does.
 func TestControlRaces(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	unlimited(t, s, tenant.ID)
 	c := tenant.As(t, identity.RoleAdmin)

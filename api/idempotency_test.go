@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
 	"tranche/internal/secret"
+	"tranche/internal/server"
 )
 
 func key(text string) apitest.Header {
@@ -28,7 +28,7 @@ func key(text string) apitest.Header {
 func TestIdempotencyUnderParallelCalls(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	replica := s.Replica(t, service.RoleAPI)
+	replica := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	b := newBureau(t)
@@ -133,7 +133,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 		require.NoError(t, err)
 		return ring
 	}
-	s := apitest.Start(t, func(c *service.Config) { c.Keys = keys(master) })
+	s := apitest.Start(t, func(c *server.Config) { c.Keys = keys(master) })
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	const execute = "/v1/workflows/sum/v1/execute"
@@ -147,7 +147,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	require.Len(t, kept, sha256.Size)
 	require.NotEqual(t, h.Sum(nil), kept, "a hash without a key can be guessed")
 
-	changed := apitest.Start(t, func(c *service.Config) {
+	changed := apitest.Start(t, func(c *server.Config) {
 		c.DatabaseURL, c.Keys = s.DatabaseURL, keys(secret.GenerateKey()+","+master)
 	}).WithToken(c.Token)
 	require.Equal(t, first.Body, changed.Post(t, execute, apitest.Raw(`{"a":1}`), key("one")).Expect(http.StatusOK).Body)
@@ -237,7 +237,7 @@ func TestIdempotencyReplaysPreferences(t *testing.T) {
 func TestIdempotencyLogsTheFirstExecution(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
-	s := apitest.Start(t, func(c *service.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
+	s := apitest.Start(t, func(c *server.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	const path = "/v1/workflows/sum/v1/execute"

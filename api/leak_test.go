@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/logging"
+	"tranche/internal/server"
 )
 
 // safeBuffer is a log that several write to.
@@ -45,7 +45,7 @@ func (b *safeBuffer) String() string {
 func TestNoSecretLeaks(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
-	d := openDesk(t, func(c *service.Config) {
+	d := openDesk(t, func(c *server.Config) {
 		c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	s := d.signer(t)

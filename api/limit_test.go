@@ -14,16 +14,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // replicas runs three processes on one database.
 func replicas(t *testing.T) []*apitest.Service {
 	t.Helper()
 	first := apitest.Start(t)
-	return []*apitest.Service{first, first.Replica(t, service.RoleAll), first.Replica(t, service.RoleAll)}
+	return []*apitest.Service{first, first.Replica(t, server.RoleAll), first.Replica(t, server.RoleAll)}
 }
 
 // Whatever is asked of three replicas at once, each category lets its limit

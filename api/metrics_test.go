@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // What a process did, and what waits in the database, can be read by Prometheus;
@@ -97,7 +97,7 @@ func startWithMetrics(t *testing.T) (s *apitest.Service, address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	return apitest.Start(t, func(c *service.Config) { c.Metrics = listener }), listener.Addr().String()
+	return apitest.Start(t, func(c *server.Config) { c.Metrics = listener }), listener.Addr().String()
 }
 
 // metricsRead are metrics as Prometheus read them.

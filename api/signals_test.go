@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
+	"tranche/internal/server"
 )
 
 // publishGraph makes and publishes a workflow and returns its id.
@@ -76,7 +76,7 @@ func TestEarlySignalIsKept(t *testing.T) {
 func TestCallbackAddresses(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
-	s := apitest.Start(t, func(c *service.Config) {
+	s := apitest.Start(t, func(c *server.Config) {
 		c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	c := s.Tenant(t).As(t, identity.RoleAdmin)

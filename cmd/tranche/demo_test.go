@@ -79,10 +79,10 @@ func TestDemo(t *testing.T) {
 	calm, killed := dataDir(t), dataDir(t)
 	output := environment{"DATABASE_URL=postgres://nowhere.invalid/x"}.ok(t, "demo", "--exit", "--data-dir", calm)
 	for _, step := range []string{
-		"underwriting is refused without the borrower's consent", "a code was sent to ", "signed with the code; the certificate of the evidence: ",
+		"underwriting fails without the borrower's consent", "sent a code to ", "signed with the code; the evidence certificate: ",
 		"executed underwriting with the signed consent", `"decision": "approve"`,
-		"nothing more begins; resumed it", "corrected failed.csv, uploaded it as it is", "the batch waits and says so: TARGET_UNREACHABLE ",
-		"the bureau is back; the batch: complete, ", "retried 89 items of the first batch (attempt 2) with ",
+		"no item begins; resumed it", "corrected failed.csv and uploaded it", "the batch waits and has a notice: TARGET_UNREACHABLE ",
+		"restarted the bureau; the batch is complete: ", "retried 89 items of the first batch (attempt 2) with ",
 	} {
 		require.Contains(t, output, step)
 	}

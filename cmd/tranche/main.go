@@ -1,6 +1,6 @@
-// Command tranche is the service and the tools of its operator. Each
-// subcommand has a file of its own; this package knows configuration and
-// nothing of the domain, and package service below it is the one wiring.
+// Command tranche is the service and its operator's tools. Each subcommand has a file
+// of its own. This package knows the configuration but not the domain; package
+// internal/server wires the domain.
 package main
 
 import (

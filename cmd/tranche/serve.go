@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/egress"
+	"tranche/internal/server"
 )
 
 // retentionMonthsMin is longer than any execution may take.
@@ -22,12 +22,12 @@ const retentionMonthsMin = 2
 
 // serveCommand runs the service until it is told to stop.
 type serveCommand struct {
-	Addr        string       `name:"addr" env:"TRANCHE_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default})."`
-	Role        service.Role `name:"role" env:"TRANCHE_ROLE" enum:"all,api,worker" default:"all" placeholder:"ROLE" help:"What this process does: all, api (answers requests) or worker (runs batches, retries and asynchronous executions; over HTTP it answers health checks only)."`
-	PublicURL   string       `name:"public-url" env:"PUBLIC_URL" placeholder:"URL" help:"Address under which callers reach the service: links begin with it, and access tokens are issued for it. Without it links name the address listened on."`
-	Proxies     []string     `name:"trusted-proxies" env:"TRANCHE_TRUSTED_PROXIES" placeholder:"CIDR,…" help:"Proxies in front, whose X-Forwarded-For says where a request came from. Without them it is the other end of the connection."`
-	MetricsAddr string       `name:"metrics-addr" env:"TRANCHE_METRICS_ADDR" placeholder:"HOST:PORT" help:"Address on which Prometheus reads /metrics, without a token: one that only it can reach. Without it nothing listens."`
-	EgressAllow string       `name:"egress-allow" env:"TRANCHE_EGRESS_ALLOW" placeholder:"CIDR[:PORT],…" help:"Addresses that workflows may call although they are not public."`
+	Addr        string      `name:"addr" env:"TRANCHE_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default})."`
+	Role        server.Role `name:"role" env:"TRANCHE_ROLE" enum:"all,api,worker" default:"all" placeholder:"ROLE" help:"What this process does: all, api (answers requests) or worker (runs batches, retries and asynchronous executions; over HTTP it answers health checks only)."`
+	PublicURL   string      `name:"public-url" env:"PUBLIC_URL" placeholder:"URL" help:"Address under which callers reach the service: links begin with it, and access tokens are issued for it. Without it links name the address listened on."`
+	Proxies     []string    `name:"trusted-proxies" env:"TRANCHE_TRUSTED_PROXIES" placeholder:"CIDR,…" help:"Proxies in front, whose X-Forwarded-For says where a request came from. Without them it is the other end of the connection."`
+	MetricsAddr string      `name:"metrics-addr" env:"TRANCHE_METRICS_ADDR" placeholder:"HOST:PORT" help:"Address on which Prometheus reads /metrics, without a token: one that only it can reach. Without it nothing listens."`
+	EgressAllow string      `name:"egress-allow" env:"TRANCHE_EGRESS_ALLOW" placeholder:"CIDR[:PORT],…" help:"Addresses that workflows may call although they are not public."`
 
 	APIConns    int32 `name:"api-conns" env:"TRANCHE_API_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for requests (${default})."`
 	WorkerConns int32 `name:"worker-conns" env:"TRANCHE_WORKER_CONNS" group:"Database" default:"20" placeholder:"N" help:"Most database connections for background work (${default})."`
@@ -100,12 +100,12 @@ func (c *serveCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 	}
 	db, err := c.databaseFlags.open(ctx, out, log)
 	if err != nil {
-		return ifNotStopped(ctx, err)
+		return unlessCancelled(ctx, err)
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
-	process, err := c.service(ctx, db, listener, metrics, log)
+	process, err := c.server(ctx, db, listener, metrics, log)
 	if err != nil {
-		return ifNotStopped(ctx, err)
+		return unlessCancelled(ctx, err)
 	}
 	return process.Run(ctx, listener, func() {
 		fmt.Fprintf(out.Out, "listening on %s\n", localURL(listener))
@@ -113,7 +113,7 @@ func (c *serveCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 }
 
 // service wires the process on a database that is ready for it.
-func (c *serveCommand) service(ctx context.Context, db *database, listener, metrics net.Listener, log *slog.Logger) (*service.Service, error) {
+func (c *serveCommand) server(ctx context.Context, db *database, listener, metrics net.Listener, log *slog.Logger) (*server.Server, error) {
 	keys, err := c.keyFlags.open(db)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (c *serveCommand) service(ctx context.Context, db *database, listener, metr
 	if len(c.exceptions) > 0 {
 		log.WarnContext(ctx, "workflows may call addresses that are not public", "egressAllow", c.exceptions.String())
 	}
-	return service.New(ctx, service.Config{
+	return server.New(ctx, server.Config{
 		DatabaseURL: db.url, APIConns: c.APIConns, WorkerConns: c.WorkerConns, RetentionMonths: c.RetentionMonths,
 		Role: c.Role, BaseURL: baseURL, Issuer: c.PublicURL,
 		Keys: keys, Egress: c.exceptions, Senders: senders, TrustedProxies: c.proxies,
@@ -160,8 +160,8 @@ func localURL(listener net.Listener) string {
 	return "http://" + listener.Addr().String()
 }
 
-// ifNotStopped drops the error of a start that a signal interrupted.
-func ifNotStopped(ctx context.Context, err error) error {
+// unlessCancelled drops the error of a start that a signal interrupted.
+func unlessCancelled(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
 		return nil

@@ -22,12 +22,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/egress"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
 	"tranche/internal/pgtest"
 	"tranche/internal/secret"
+	"tranche/internal/server"
 )
 
 // Service is a running service.
@@ -46,19 +46,19 @@ type Service struct {
 // Start runs a service on a fresh database until the test ends. Subtests share
 // it: each makes a tenant of its own. Workflows may call servers of the test on
 // 127.0.0.1 and nothing else.
-func Start(tb testing.TB, options ...func(*service.Config)) *Service {
+func Start(tb testing.TB, options ...func(*server.Config)) *Service {
 	tb.Helper()
 	keys, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(tb, err)
 	loopback, err := egress.ParseAllow("127.0.0.1/32")
 	require.NoError(tb, err)
-	server := httptest.NewUnstartedServer(nil)
-	config := service.Config{
+	front := httptest.NewUnstartedServer(nil)
+	config := server.Config{
 		DatabaseURL: pgtest.URL(tb),
 		APIConns:    8,
 		WorkerConns: 8,
-		Role:        service.RoleAll,
-		BaseURL:     "http://" + server.Listener.Addr().String(),
+		Role:        server.RoleAll,
+		BaseURL:     "http://" + front.Listener.Addr().String(),
 		Keys:        keys,
 		Egress:      loopback,
 		Clock:       time.Now,
@@ -69,13 +69,13 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 	}
 	ownerURL := config.DatabaseURL
 	config.DatabaseURL = pgtest.ServiceURL(tb, ownerURL)
-	running, err := service.New(tb.Context(), config)
+	running, err := server.New(tb.Context(), config)
 	require.NoError(tb, err)
 	require.NoError(tb, running.Start(tb.Context()))
-	server.Config.Handler = running.Handler()
-	server.Start()
+	front.Config.Handler = running.Handler()
+	front.Start()
 	tb.Cleanup(func() {
-		server.Close()
+		front.Close()
 		require.NoError(tb, running.Stop(context.Background()))
 	})
 	s := &Service{URL: config.BaseURL, DatabaseURL: ownerURL, Pool: pgtest.OpenPool(tb, ownerURL), keys: config.Keys}
@@ -85,9 +85,9 @@ func Start(tb testing.TB, options ...func(*service.Config)) *Service {
 
 // Replica starts one more process of the service on the same database; a token
 // of the one is good for the other (WithToken).
-func (s *Service) Replica(tb testing.TB, role service.Role) *Service {
+func (s *Service) Replica(tb testing.TB, role server.Role) *Service {
 	tb.Helper()
-	return Start(tb, func(c *service.Config) {
+	return Start(tb, func(c *server.Config) {
 		c.DatabaseURL, c.Keys, c.Role = s.DatabaseURL, s.keys, role
 	})
 }

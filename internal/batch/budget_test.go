@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/pgtest"
+	"tranche/internal/server"
 )
 
 // counted is stages whose use of the database is counted.
@@ -29,7 +29,7 @@ func counted(t *testing.T, s *apitest.Service, c *apitest.Caller, tenant *apites
 // that lead to them are written once.
 func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, affordability)
@@ -76,7 +76,7 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 // written once, when it has ended.
 func TestBudgetOfItemsWithEffects(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)

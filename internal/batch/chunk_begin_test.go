@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -50,7 +50,7 @@ func calls(t *testing.T, test func(t *testing.T, b *calling)) {
 
 func newCalling(t *testing.T, isRecorded bool) *calling {
 	t.Helper()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)

@@ -13,18 +13,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 	"tranche/queries"
 )
 
 // oneCall is a batch of one chunk whose items make one call each.
 func oneCall(t *testing.T, items int) *calling {
 	t.Helper()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)
@@ -340,7 +340,7 @@ func TestItemsThatArePutOff(t *testing.T) {
 			require.NoError(t, err)
 			address := listener.Addr().String()
 			require.NoError(t, listener.Close())
-			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 			tenant := s.Tenant(t)
 			c := tenant.As(t, identity.RoleAdmin)
 			o := newTarget(t)
@@ -416,7 +416,7 @@ func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
 			require.NoError(t, err)
 			address := listener.Addr().String()
 			target := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
-			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 			tenant := s.Tenant(t)
 			c := tenant.As(t, identity.RoleAdmin)
 			publish(t, c, `{"name": "Away", "alias": "away", "inputSchema": {"type": "object"},

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 	"tranche/jobs"
 )
 
@@ -57,7 +57,7 @@ func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, fmt.Sprintf(`{"name": "Down", "alias": "down", "inputSchema": {"type": "object"},

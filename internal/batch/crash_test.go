@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
@@ -30,6 +29,7 @@ import (
 	"tranche/internal/identity"
 	"tranche/internal/pgtest"
 	"tranche/internal/postgres"
+	"tranche/internal/server"
 	"tranche/internal/storage"
 	"tranche/internal/task"
 	"tranche/internal/workflow"
@@ -50,7 +50,7 @@ type stages struct {
 
 func newStages(t *testing.T, items int) *stages {
 	t.Helper()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, affordability)

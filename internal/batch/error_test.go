@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // An item that met an error of the database goes on when its job comes back,
@@ -26,7 +26,7 @@ func TestItemsGoOnAfterErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 			tenant := s.Tenant(t)
 			c := tenant.As(t, identity.RoleAdmin)
 			o := newTarget(t)

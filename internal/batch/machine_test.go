@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // machine is a running service whose batches the test keeps from leaving a
@@ -25,7 +25,7 @@ type machine struct {
 // called.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	m := &machine{Service: s, caller: s.Tenant(t).As(t, identity.RoleAdmin), target: newTarget(t)}
 	_, err := s.Pool.Exec(t.Context(), `
 		CREATE TABLE held (old_status text, new_status text);
@@ -40,7 +40,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func (m *machine) work(t *testing.T) { t.Helper(); m.Replica(t, service.RoleAll) }
+func (m *machine) work(t *testing.T) { t.Helper(); m.Replica(t, server.RoleAll) }
 
 // hold keeps batches from going on from one status to the next.
 func (m *machine) hold(t *testing.T, from, to string) {

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 	"tranche/jobs"
 	"tranche/queries"
 )
@@ -47,7 +47,7 @@ func (s *stages) stall(t *testing.T, do func() error, meanwhile func(), lock str
 // run here, is not left to it: each item runs once.
 func TestChunkIsNotLeftToTheDead(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	const (
 		items  = 800
 		taken  = `UPDATE batch_chunks SET token = gen_random_uuid(), holder_id = gen_random_uuid(), ids_from = $1 WHERE batch_id = $2`
@@ -101,7 +101,7 @@ func TestChunkIsNotLeftToTheDead(t *testing.T) {
 // attempt of the batch, or after a dead writer whose commit arrived late.
 func TestOutputWriterBeginsAgainWhenOvertaken(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	for name, of := range map[string]struct {
 		change  string
 		attempt int
@@ -139,7 +139,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 		for _, attempt := range []int32{1, 0} {
 			t.Run(fmt.Sprintf("%s, attempt %d", name, attempt), func(t *testing.T) {
 				t.Parallel()
-				s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+				s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 				tenant := s.Tenant(t)
 				c := tenant.As(t, identity.RoleAdmin)
 				publish(t, c, `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}},
@@ -193,7 +193,7 @@ func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+			s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 			tenant := s.Tenant(t)
 			c := tenant.As(t, identity.RoleAdmin)
 			publish(t, c, `{"name": "Refuse", "alias": "refuse", "inputSchema": {"type": "object"},

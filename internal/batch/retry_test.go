@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // A batch of which the retention has dropped executions keeps the output that it has.
@@ -84,7 +84,7 @@ func TestItemsOfLargeStatesAreRetried(t *testing.T) {
 		}
 	}))
 	t.Cleanup(target.Close)
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object", "properties": {"id": {"type": "string", "maxLength": 6}}},

@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // callsInner is a workflow that runs the latest version of the workflow inner.
@@ -79,7 +79,7 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	require.NoError(t, err)
 	down := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)
@@ -134,7 +134,7 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 // run with them.
 func TestChunkWhoseItemsGotEffects(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	o := newTarget(t)

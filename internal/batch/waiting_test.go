@@ -9,16 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tranche/cmd/tranche/service"
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/server"
 )
 
 // Items that wait hold nothing that others need: more of them may begin than are
 // enqueued at a time where items run, and those that wait are cancelled as well.
 func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Wait", "alias": "wait", "executionMode": "async", "inputSchema": {"type": "object"},
@@ -56,7 +56,7 @@ func TestItemsThatWaitWithLargeStatesAreCancelled(t *testing.T) {
 		_, _ = w.Write([]byte(`"` + strings.Repeat("x", answer) + `"`))
 	}))
 	t.Cleanup(target.Close)
-	s := apitest.Start(t, func(c *service.Config) { c.Role = service.RoleAPI })
+	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Wait", "alias": "wait", "executionMode": "async", "inputSchema": {"type": "object"},

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -11,19 +11,16 @@ import (
 	"time"
 )
 
-// pollEvery is how often the demo asks how its batch is doing: well within the
-// limit of 200 status requests a minute.
-const pollEvery = 400 * time.Millisecond
+// pollInterval is the time between two status requests. The limit is 200 a minute.
+const pollInterval = 400 * time.Millisecond
 
-// demoBatch is what the demo reads of a batch record.
-type demoBatch struct {
-	ID        string `json:"executionBatchId"`
-	Status    string `json:"status"`
-	CreatedAt string `json:"createdAt"`
-	UpdatedAt string `json:"updatedAt"`
-	State     struct {
+// batch holds the members of a batch record that the demo uses.
+type batch struct {
+	ID     string `json:"executionBatchId"`
+	Status string `json:"status"`
+	State  struct {
 		Summary struct {
-			Total, Completed, Failed, Pending, UnsuccessfulSources int64
+			Total, Completed, Failed, UnsuccessfulSources int64
 		} `json:"batchItemsExecutionsSummary"`
 	} `json:"state"`
 	Outputs struct {
@@ -37,7 +34,7 @@ type demoBatch struct {
 	Notices []struct{ Code, Source, Message string }
 }
 
-func (b demoBatch) ended() bool {
+func (b batch) ended() bool {
 	switch b.Status {
 	case "complete", "cancelled", "pre_processing_failed", "post_processing_failed":
 		return true
@@ -46,15 +43,17 @@ func (b demoBatch) ended() bool {
 	}
 }
 
-// demoUpload is a file to be uploaded.
-type demoUpload struct {
+func batchPath(id string) string { return "/v1/execution-batches/" + id }
+
+// upload is a file with items.
+type upload struct {
 	name    string
 	content []byte
 }
 
-// startBatch uploads files of items and starts a workflow over them and the
-// items given: the sequence of section 4.4 of the interface specification.
-func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, files []demoUpload, items ...json.RawMessage) (batchID string, err error) {
+// startBatch uploads files and starts a batch with their items and with items in the
+// request (interface 4.4).
+func startBatch(ctx context.Context, c *client, w workflow, files []upload, items ...json.RawMessage) (batchID string, err error) {
 	stored := make([]string, len(files))
 	for i, file := range files {
 		var address struct{ SignedURL, FileName, ContentType string }
@@ -68,7 +67,7 @@ func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, files []demo
 		}
 		stored[i] = address.FileName
 	}
-	// Nobody signs 2,000 times in a demo: these borrowers signed on paper.
+	// The demo does not sign 2,000 consents: these borrowers signed on paper.
 	input := map[string]any{"customInput": map[string]any{"consentsOnFile": true}}
 	if len(items) > 0 {
 		input["items"] = items
@@ -79,23 +78,37 @@ func startBatch(ctx context.Context, c *demoClient, w demoWorkflow, files []demo
 	return started.ExecutionBatchID, err
 }
 
-// downloadPackage writes the files of an output package into a folder and
-// returns their paths by name.
-func downloadPackage(ctx context.Context, c *demoClient, packageID, folder string) (map[string]string, error) {
+// awaitBatch polls a batch until isWanted accepts it or it has ended.
+func awaitBatch(ctx context.Context, c *client, batchID string, isWanted func(batch) bool) (batch, error) {
+	for {
+		var b batch
+		err := c.call(ctx, http.MethodGet, batchPath(batchID), nil, &b)
+		if err != nil || isWanted(b) || b.ended() {
+			return b, err
+		}
+		if err := sleep(ctx, pollInterval); err != nil {
+			return b, err
+		}
+	}
+}
+
+// downloadPackage downloads the files of an output package to a directory and returns
+// their paths by name.
+func downloadPackage(ctx context.Context, c *client, packageID, dir string) (map[string]string, error) {
 	var list struct {
 		Data []struct{ FileName, DownloadURL string }
 	}
 	if err := c.call(ctx, http.MethodGet, "/v1/stores/packages/"+packageID+"/attachments", nil, &list); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- made-up data that anybody may read
+	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- fictitious data
 		return nil, err
 	}
 	paths := map[string]string{}
 	for _, file := range list.Data {
 		name := filepath.Base(file.FileName)
-		paths[name] = filepath.Join(folder, name)
-		if err := c.stranger().download(ctx, file.DownloadURL, paths[name]); err != nil {
+		paths[name] = filepath.Join(dir, name)
+		if err := c.withoutToken().download(ctx, file.DownloadURL, paths[name]); err != nil {
 			return nil, fmt.Errorf("download %s: %w", name, err)
 		}
 	}
@@ -125,9 +138,8 @@ func countDecisions(path string) (map[string]int, error) {
 	return counts, nil
 }
 
-// gone reports whether the service does not know what was asked for, as after
-// the demo's database was deleted.
-func gone(err error) bool {
-	refused, ok := errors.AsType[*refusal](err)
-	return ok && refused.Status == http.StatusNotFound
+// hasStatus reports whether err is an error response with a status.
+func hasStatus(err error, status int) bool {
+	failed, ok := errors.AsType[*apiError](err)
+	return ok && failed.Status == status
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -13,27 +13,25 @@ import (
 	"time"
 )
 
-// triesMax bounds how often demoClient asks a service that says it is busy
-// (429, 503).
-const triesMax = 20
+// attemptsMax limits the attempts of one call if the service answers 429 or 503.
+const attemptsMax = 20
 
-// demoClient speaks to the service as any customer would: over HTTP, with a
-// bearer token.
-type demoClient struct {
+// client calls the service as a customer does: over HTTP, with a bearer token.
+type client struct {
 	base  string
 	token string
 	http  *http.Client
 }
 
-// refusal is an error answer of the service.
-type refusal struct {
+// apiError is an error response of the service.
+type apiError struct {
 	Status  int
 	Code    string
 	Message string
 	Details []struct{ Field, Message string }
 }
 
-func (r *refusal) Error() string {
+func (r *apiError) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d %s: %s", r.Status, r.Code, r.Message)
 	for _, d := range r.Details {
@@ -43,7 +41,7 @@ func (r *refusal) Error() string {
 }
 
 // signIn obtains an access token for a client id and secret.
-func (c *demoClient) signIn(ctx context.Context, clientID, secret string) error {
+func (c *client) signIn(ctx context.Context, clientID, secret string) error {
 	var answer struct{ AccessToken string }
 	err := c.call(ctx, http.MethodPost, "/identity/resources/auth/v1/api-token",
 		map[string]string{"clientId": clientID, "secret": secret}, &answer)
@@ -54,10 +52,10 @@ func (c *demoClient) signIn(ctx context.Context, clientID, secret string) error 
 	return nil
 }
 
-// call sends a body as JSON, waits while the service asks for patience, and
-// decodes the answer into a pointer; a nil body or answer means none. A
-// json.RawMessage goes and comes digit for digit. Error answers are *refusal.
-func (c *demoClient) call(ctx context.Context, method, path string, body, answer any) error {
+// call sends body as JSON and decodes the response into answer, a pointer; either may
+// be nil. It repeats the call after 429 and 503. It sends and returns a
+// json.RawMessage unchanged. It returns error responses as *apiError.
+func (c *client) call(ctx context.Context, method, path string, body, answer any) error {
 	var text []byte
 	if body != nil {
 		var err error
@@ -65,13 +63,13 @@ func (c *demoClient) call(ctx context.Context, method, path string, body, answer
 			return err
 		}
 	}
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		got, err := c.send(ctx, method, c.base+path, "application/json", text)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", method, path, err)
 		}
-		wait, again := got.patience()
-		if !again || try == triesMax {
+		wait, isBusy := got.retryAfter()
+		if !isBusy || attempt == attemptsMax {
 			return got.decode(answer)
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -80,14 +78,14 @@ func (c *demoClient) call(ctx context.Context, method, path string, body, answer
 	}
 }
 
-// reply is an answer that was read to its end.
+// reply is a response with its whole body.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-func (c *demoClient) send(ctx context.Context, method, url, contentType string, body []byte) (*reply, error) {
+func (c *client) send(ctx context.Context, method, url, contentType string, body []byte) (*reply, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -107,8 +105,8 @@ func (c *demoClient) send(ctx context.Context, method, url, contentType string, 
 	return &reply{response.StatusCode, response.Header, text}, err
 }
 
-// patience says whether an answer asks to come again, and after what time.
-func (r *reply) patience() (time.Duration, bool) {
+// retryAfter reports whether the service is busy, and when to repeat the call.
+func (r *reply) retryAfter() (time.Duration, bool) {
 	if r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable {
 		return 0, false
 	}
@@ -121,11 +119,11 @@ func (r *reply) patience() (time.Duration, bool) {
 
 func (r *reply) decode(answer any) error {
 	if r.status >= http.StatusBadRequest {
-		refused := &refusal{Status: r.status}
-		if err := json.Unmarshal(r.body, refused); err != nil {
-			refused.Message = string(r.body)
+		failed := &apiError{Status: r.status}
+		if err := json.Unmarshal(r.body, failed); err != nil {
+			failed.Message = string(r.body)
 		}
-		return refused
+		return failed
 	}
 	if answer == nil {
 		return nil
@@ -133,21 +131,20 @@ func (r *reply) decode(answer any) error {
 	return json.Unmarshal(r.body, answer)
 }
 
-// stranger is the client without its token: signed addresses carry their own
-// permission.
-func (c *demoClient) stranger() *demoClient { return &demoClient{http: c.http} }
+// withoutToken returns a client for signed addresses, which need no token.
+func (c *client) withoutToken() *client { return &client{http: c.http} }
 
-// upload puts bytes at a signed address.
-func (c *demoClient) upload(ctx context.Context, url, contentType string, file []byte) error {
-	got, err := c.stranger().send(ctx, http.MethodPut, url, contentType, file)
+// upload sends a file to a signed address.
+func (c *client) upload(ctx context.Context, url, contentType string, file []byte) error {
+	got, err := c.withoutToken().send(ctx, http.MethodPut, url, contentType, file)
 	if err != nil {
 		return err
 	}
 	return got.decode(nil)
 }
 
-// download writes what an address holds into a file.
-func (c *demoClient) download(ctx context.Context, url, path string) error {
+// download writes the response of a GET to a file.
+func (c *client) download(ctx context.Context, url, path string) error {
 	got, err := c.send(ctx, http.MethodGet, url, "", nil)
 	if err != nil {
 		return err
@@ -155,7 +152,7 @@ func (c *demoClient) download(ctx context.Context, url, path string) error {
 	if err := got.decode(nil); err != nil {
 		return err
 	}
-	return os.WriteFile(path, got.body, 0o644) // #nosec G306 -- made-up data that anybody may read
+	return os.WriteFile(path, got.body, 0o644) // #nosec G306 -- fictitious data
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

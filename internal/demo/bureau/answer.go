@@ -16,11 +16,10 @@ import (
 
 const bodyBytesMax = 64 << 10
 
-// answer is what an Idempotency-Key was answered with.
+// answer is the stored answer to an Idempotency-Key.
 type answer struct {
 	request [sha256.Size]byte
 	body    []byte
-	times   int
 }
 
 func (s *Server) handler() http.Handler {
@@ -30,23 +29,23 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// creditReport answers a report on the borrower that the body names. As with a
-// real bureau each report has its price, so an Idempotency-Key is required.
+// creditReport answers with a report on a borrower. It requires an Idempotency-Key
+// because a real bureau charges for each report.
 func (s *Server) creditReport(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyBytesMax))
 	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, "the body is too large")
+		fail(w, http.StatusRequestEntityTooLarge, "the body is too large")
 		return
 	}
 	var asked struct {
 		BorrowerID string `json:"borrowerId"`
 	}
 	if json.Unmarshal(body, &asked) != nil || asked.BorrowerID == "" {
-		refuse(w, http.StatusBadRequest, "borrowerId is required")
+		fail(w, http.StatusBadRequest, "borrowerId is required")
 		return
 	}
 	if r.Header.Get("Idempotency-Key") == "" {
-		refuse(w, http.StatusBadRequest, "an Idempotency-Key is required")
+		fail(w, http.StatusBadRequest, "an Idempotency-Key is required")
 		return
 	}
 	s.respond(w, r, "credit", asked.BorrowerID, body)
@@ -56,8 +55,8 @@ func (s *Server) fraudScore(w http.ResponseWriter, r *http.Request) {
 	s.respond(w, r, "fraud", r.PathValue("borrower"), []byte(r.URL.RequestURI()))
 }
 
-// respond gives the answer of a product on a borrower, in the temper that the
-// seed gives that borrower.
+// respond writes the answer of a product on a borrower, after the delay for that
+// borrower.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, product, borrower string, request []byte) {
 	if s.share("slow", product, borrower) < s.config.SlowShare {
 		select {
@@ -69,7 +68,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, product, borrow
 	status, body := s.decide(product, borrower, r.Header.Get("Idempotency-Key"), sha256.Sum256(request))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that went away needs no answer
+	_, _ = w.Write(body)
 }
 
 func (s *Server) decide(product, borrower, key string, request [sha256.Size]byte) (status int, body []byte) {
@@ -81,31 +80,29 @@ func (s *Server) decide(product, borrower, key string, request [sha256.Size]byte
 		if given.request != request {
 			return http.StatusUnprocessableEntity, problem("the Idempotency-Key was used for another request")
 		}
-		given.times++
-		s.answers[key] = given
 		return http.StatusOK, given.body
 	}
-	temper := s.share("temper", product, borrower)
-	if temper < s.config.DownShare {
-		s.counts.Refused++
+	luck := s.share("temper", product, borrower)
+	if luck < s.config.DownShare {
+		s.counts.Failed++
 		return http.StatusInternalServerError, problem("the file cannot be read")
 	}
-	if subject := product + "/" + borrower; temper < s.config.DownShare+s.config.FlakyShare && !s.tried[subject] {
+	if subject := product + "/" + borrower; luck < s.config.DownShare+s.config.FlakyShare && !s.tried[subject] {
 		s.tried[subject] = true
-		s.counts.Refused++
+		s.counts.Failed++
 		return http.StatusServiceUnavailable, problem("busy, try again")
 	}
 	body = s.result(product, borrower)
 	if key != "" {
-		s.answers[key] = answer{request: request, body: body, times: 1}
+		s.answers[key] = answer{request: request, body: body}
 	}
 	return http.StatusOK, body
 }
 
-// result makes the answer of a product up. Amounts are written to the cent and
-// rates to four places, trailing zeros included, as a bureau's systems do.
+// result invents the answer of a product. Amounts have two decimal places and rates
+// four, with trailing zeros, as in the answers of real bureaus.
 func (s *Server) result(product, borrower string) []byte {
-	r := rand.New(rand.NewPCG(s.config.Seed, s.hash("result", product, borrower))) // #nosec G404 -- made-up answers that must repeat
+	r := rand.New(rand.NewPCG(s.config.Seed, s.hash("result", product, borrower))) // #nosec G404 -- fictitious answers that must repeat
 	if product == "fraud" {
 		risk := r.ExpFloat64() * 0.05
 		level := "low"
@@ -126,7 +123,7 @@ func (s *Server) result(product, borrower string) []byte {
 		r.Uint64()>>16, score, delinquencies, r.IntN(7), r.Float64(), r.IntN(40_000), r.IntN(100), r.IntN(900), r.IntN(100))
 }
 
-// share is a number from 0 to 1 that hangs on the seed and the names alone.
+// share returns a number from 0 to 1 that depends only on the seed and the names.
 func (s *Server) share(names ...string) float64 {
 	return float64(s.hash(names...)>>11) / (1 << 53)
 }
@@ -138,10 +135,10 @@ func (s *Server) hash(names ...string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-func refuse(w http.ResponseWriter, status int, message string) {
+func fail(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(problem(message)) // a caller that went away needs no answer
+	_, _ = w.Write(problem(message))
 }
 
 func problem(message string) []byte { return fmt.Appendf(nil, `{"error":%q}`, message) }

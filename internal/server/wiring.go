@@ -1,4 +1,4 @@
-package service
+package server
 
 import (
 	"context"
@@ -36,22 +36,22 @@ import (
 const (
 	// readyTimeMax bounds one check of /readyz.
 	readyTimeMax = 2 * time.Second
-	// lingerTime has executions that jobs run, of which there are many, share more
-	// statements: what is accepted meanwhile needs the processors too.
+	// lingerTime is how long a group commit of background executions waits for more of
+	// them. Larger groups leave more processor time to requests.
 	lingerTime = 3 * time.Millisecond
 )
 
-// parts are those of the domain.
+// parts holds the services of the domain.
 type parts struct {
 	egress  *egress.Client
 	catalog *catalog.Catalog
-	// requests and background each have the pool of their own side, so that
-	// neither can starve the other.
+	// requests and background have a connection pool each, so that neither can starve
+	// the other.
 	requests   *side
 	background *side
 }
 
-// side is what runs executions, batches and schedules, and signs, over one pool.
+// side holds the services that share one connection pool.
 type side struct {
 	store      *storage.Store
 	executions *execution.Service
@@ -60,11 +60,11 @@ type side struct {
 	consents   *consent.Service
 }
 
-// assemble makes the parts of the domain, the workers and the API.
-func (s *Service) assemble() error {
-	// River tells each of its steps; only what is amiss is worth a line.
+// assemble creates the services of the domain, the workers and the API.
+func (s *Server) assemble() error {
+	// River logs each of its steps; only warnings and errors are useful here.
 	riverLog := logging.AtLeast(s.config.Log, slog.LevelWarn)
-	// What only enqueues has a client of its own, because the workers' client
+	// The client that only enqueues is separate, because the client of the workers
 	// needs workers that enqueue.
 	enqueue, err := jobs.NewClient(s.pools.API, jobs.Config{ProcessID: s.process.ID, Logger: riverLog})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, linger time.Duration) *side {
+func (s *Server) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jobs.Client, linger time.Duration) *side {
 	store := storage.New(pool)
 	executions := execution.New(execution.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans,
@@ -136,21 +136,21 @@ func (s *Service) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *j
 	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
 }
 
-// countJob reports each job to the failure detector and to the metrics.
-func (s *Service) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
+// countJob reports each job to the heartbeat and to the metrics.
+func (s *Server) countJob(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
 	defer s.process.TrackJob(job.ID)()
 	begun := s.config.Clock()
 	defer func() { s.metrics.Job(job.Kind, err, s.config.Clock().Sub(begun)) }()
 	return work(ctx)
 }
 
-// callbacks are the addresses that answer waiting tasks, for as long as those
-// wait: also those that were made under an earlier master key.
-func (s *Service) callbacks() *execution.Callbacks {
+// callbacks creates and verifies callback addresses. Addresses made under an earlier
+// master key stay valid as long as their task waits.
+func (s *Server) callbacks() *execution.Callbacks {
 	return execution.NewCallbacks(s.config.Keys.DeriveAll("callback addresses"), s.config.BaseURL)
 }
 
-// revealer is the port of requests that carry secrets.
+// revealer returns the port by which http-request tasks read secrets.
 func revealer(secrets *secret.Store) func(context.Context, uuid.UUID, string) (task.Secret, bool, error) {
 	return func(ctx context.Context, tenantID uuid.UUID, name string) (task.Secret, bool, error) {
 		revealed, err := secrets.Reveal(ctx, tenantID, name)
@@ -167,7 +167,7 @@ func revealer(secrets *secret.Store) func(context.Context, uuid.UUID, string) (t
 	}
 }
 
-// findAuthorization is the port of task type authorization-check.
+// findAuthorization is the port by which authorization-check tasks find a consent.
 func findAuthorization(ctx context.Context, consents *consent.Service, q task.AuthorizationQuery) (task.Authorization, bool, error) {
 	proof, found, err := consents.Find(ctx, q.TenantID, consent.Question{
 		Key: q.Key, IdentityKey: q.IdentityKey, IdentityValue: q.IdentityValue, BorrowerID: q.BorrowerID,
@@ -175,8 +175,8 @@ func findAuthorization(ctx context.Context, consents *consent.Service, q task.Au
 	return task.Authorization{ID: proof.AuthorizationID, AuthorizedAt: proof.AuthorizedAt, ExpiresAt: proof.ExpiresAt}, found, err
 }
 
-// readiness are the checks of /readyz.
-func (s *Service) readiness() map[string]func(context.Context) error {
+// readiness returns the checks of /readyz by name.
+func (s *Server) readiness() map[string]func(context.Context) error {
 	checks := map[string]func(context.Context) error{
 		"database": s.checkDatabase,
 	}
@@ -186,9 +186,9 @@ func (s *Service) readiness() map[string]func(context.Context) error {
 	return checks
 }
 
-// checkDatabase asks the database for its schema, and whether it can be written. A
-// schema that is ahead is ready: a newer version is being rolled out beside this process.
-func (s *Service) checkDatabase(ctx context.Context) error {
+// checkDatabase checks the schema of the database and that it is writable. A newer
+// schema is ready: a newer version of the program is being rolled out.
+func (s *Server) checkDatabase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeMax)
 	defer cancel()
 	if err := migrations.Behind(ctx, s.control); err != nil && !errors.Is(err, migrations.ErrAhead) {
@@ -199,12 +199,12 @@ func (s *Service) checkDatabase(ctx context.Context) error {
 		return err
 	}
 	if isReadOnly {
-		return errors.New("the database is read-only: a standby, or its writes were stopped")
+		return errors.New("the database is read-only: it is a standby, or its writes were stopped")
 	}
 	return nil
 }
 
-func (s *Service) checkWorkers(context.Context) error {
+func (s *Server) checkWorkers(context.Context) error {
 	select {
 	case <-s.workers.Stopped():
 		return fmt.Errorf("the workers have stopped")

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -15,50 +15,48 @@ import (
 	"tranche/testdata"
 )
 
-// codeLine finds the code in a message: it stands alone on a line.
+// codeLine matches the code in a message: a line of digits.
 var codeLine = regexp.MustCompile(`(?m)^([0-9]{6,10})\r?$`)
 
-// codeTimeMax is how long the demo waits for a message with a code.
+// codeTimeMax limits the wait for a message with a code.
 const codeTimeMax = 30 * time.Second
 
-// demoResult is what the demo reads of an execution result.
-type demoResult struct {
+// result holds the members of an execution result that the demo uses.
+type result struct {
 	ExecutionID  string
 	IsSuccess    bool
 	Output       json.RawMessage
 	ErrorMessage string
 }
 
-// executeWithConsent runs a workflow that asks the bureau about the borrower:
-// it refuses until the borrower has signed, which is done here with the code
-// that arrives in the demo's mailbox.
-func (t *tour) executeWithConsent(ctx context.Context, w demoWorkflow) error {
-	result, err := t.execute(ctx, w)
+// executeWithConsent executes a workflow that asks the bureau about the borrower. The
+// workflow fails until the borrower has signed. The demo signs with the code that it
+// finds in its mail directory.
+func (t *tour) executeWithConsent(ctx context.Context, w workflow) error {
+	executed, err := t.execute(ctx, w)
 	if err != nil {
 		return err
 	}
-	if !result.IsSuccess {
-		t.screen.step("%s is refused without the borrower's consent: %s", w.Alias, result.ErrorMessage)
+	if !executed.IsSuccess {
+		t.demo.screen.step("%s fails without the borrower's consent: %s", w.Alias, executed.ErrorMessage)
 		if err := t.sign(ctx); err != nil {
 			return fmt.Errorf("sign: %w", err)
 		}
-		if result, err = t.execute(ctx, w); err != nil {
+		if executed, err = t.execute(ctx, w); err != nil {
 			return err
 		}
 	}
-	// The stand-in bureau fails now and then, as real ones do.
-	t.screen.step("executed %s with the signed consent; the execution keeps it as evidence:", w.Alias)
-	t.screen.json(result.Output)
+	t.demo.screen.step("executed %s with the signed consent; the execution keeps it as evidence:", w.Alias)
+	t.demo.screen.json(executed.Output)
 	return nil
 }
 
-func (t *tour) execute(ctx context.Context, w demoWorkflow) (result demoResult, err error) {
-	err = t.client.call(ctx, http.MethodPost, "/v1/workflows/"+w.Alias+"/"+w.Version+"/execute", json.RawMessage(testdata.Application), &result)
-	return result, err
+func (t *tour) execute(ctx context.Context, w workflow) (executed result, err error) {
+	err = t.client.call(ctx, http.MethodPost, "/v1/workflows/"+w.Alias+"/"+w.Version+"/execute", json.RawMessage(testdata.Application), &executed)
+	return executed, err
 }
 
-// sign makes the authorization of the sample's borrower and signs it: the
-// sequence of section 3.4 of the interface specification.
+// sign creates the authorization of the sample's borrower and signs it (interface 3.4).
 func (t *tour) sign(ctx context.Context) error {
 	var application struct {
 		BorrowerID string
@@ -69,7 +67,7 @@ func (t *tour) sign(ctx context.Context) error {
 	}
 	var authorization struct{ ID string }
 	err := t.client.call(ctx, http.MethodPost, "/v1/authorizations", map[string]any{
-		"tenant": demoTenant, "key": "credit-report", "label": "credit report inquiry", "borrowerId": application.BorrowerID,
+		"tenant": tenantSlug, "key": "credit-report", "label": "credit report inquiry", "borrowerId": application.BorrowerID,
 		"identityKey": "borrowerId", "identityValue": application.BorrowerID,
 	}, &authorization)
 	if err != nil {
@@ -83,27 +81,27 @@ func (t *tour) sign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letter := filepath.Join(t.mailbox, otp.OTPID+".email.eml")
+	letter := filepath.Join(t.demo.MailDir(), otp.OTPID+".email.eml")
 	code, err := awaitCode(ctx, letter)
 	if err != nil {
 		return err
 	}
-	t.screen.step("a code was sent to %s: %s", application.Borrower.Email, letter)
+	t.demo.screen.step("sent a code to %s: %s", application.Borrower.Email, letter)
 	if err := t.client.call(ctx, http.MethodPost, path+"/signatures/attempt", map[string]any{"otpId": otp.OTPID, "code": code}, nil); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(t.outputs, 0o755); err != nil { // #nosec G301 -- made-up data that anybody may read
+	if err := os.MkdirAll(t.outputs, 0o755); err != nil { // #nosec G301 -- fictitious data
 		return err
 	}
 	certificate := filepath.Join(t.outputs, "consent-"+authorization.ID+".pdf")
 	if err := t.client.download(ctx, t.client.base+path+"/evidence.pdf", certificate); err != nil {
 		return err
 	}
-	t.screen.step("signed with the code; the certificate of the evidence: %s", certificate)
+	t.demo.screen.step("signed with the code; the evidence certificate: %s", certificate)
 	return nil
 }
 
-// awaitCode reads the code from a message as soon as it is there.
+// awaitCode waits for a message and returns its code.
 func awaitCode(ctx context.Context, file string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, codeTimeMax)
 	defer cancel()

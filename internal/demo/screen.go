@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 	"tranche/internal/identity"
 )
 
-// plainEvery is how often progress prints a line where there is no terminal.
-const plainEvery = 2 * time.Second
+// lineInterval is the time between two lines of progress without a terminal.
+const lineInterval = 2 * time.Second
 
-// screen is where the demo tells what it does.
+// screen prints the steps of the demo.
 type screen struct {
 	out      io.Writer
 	terminal bool
@@ -30,15 +30,15 @@ func newScreen(out io.Writer) *screen {
 	return &screen{out: out, terminal: ok && term.IsTerminal(int(file.Fd())), begun: time.Now()}
 }
 
-// step prints what was done, with the time since the start.
+// step prints a step that was done, with the time since the start.
 func (s *screen) step(format string, args ...any) {
 	fmt.Fprintf(s.out, "%5.1fs  %s\n", time.Since(s.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// say prints text as it is.
+// say prints a line of text.
 func (s *screen) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// json prints a JSON text indented, its numbers untouched.
+// json prints an indented JSON text without changing its numbers.
 func (s *screen) json(text json.RawMessage) {
 	var b bytes.Buffer
 	if json.Indent(&b, text, "        ", "  ") != nil {
@@ -48,7 +48,7 @@ func (s *screen) json(text json.RawMessage) {
 	fmt.Fprintf(s.out, "        %s\n", b.String())
 }
 
-// table prints rows of a name and a value.
+// table prints rows of names and values.
 func (s *screen) table(rows ...[]any) {
 	t := table.NewWriter()
 	t.SetOutputMirror(s.out)
@@ -59,16 +59,16 @@ func (s *screen) table(rows ...[]any) {
 	t.Render()
 }
 
-// progress returns what shows a batch on its way, and what ends the showing: a
-// bar on a terminal, a line now and then elsewhere.
-func (s *screen) progress() (report func(demoBatch), end func()) {
+// progress returns a function that shows the progress of a batch and one that ends
+// it. A terminal shows a bar; other outputs get a line from time to time.
+func (s *screen) progress() (report func(batch), end func()) {
 	if s.terminal {
 		return s.bar()
 	}
 	var status string
 	var printed time.Time
-	return func(b demoBatch) {
-		if b.Status == status && time.Since(printed) < plainEvery {
+	return func(b batch) {
+		if b.Status == status && time.Since(printed) < lineInterval {
 			return
 		}
 		status, printed = b.Status, time.Now()
@@ -77,7 +77,7 @@ func (s *screen) progress() (report func(demoBatch), end func()) {
 	}, func() {}
 }
 
-func (s *screen) bar() (report func(demoBatch), end func()) {
+func (s *screen) bar() (report func(batch), end func()) {
 	w := progress.NewWriter()
 	w.SetOutputWriter(s.out)
 	w.SetTrackerLength(40)
@@ -94,12 +94,12 @@ func (s *screen) bar() (report func(demoBatch), end func()) {
 		defer close(rendered)
 		w.Render()
 	}()
-	report = func(b demoBatch) {
+	report = func(b batch) {
 		sum := b.State.Summary
 		tracker.UpdateMessage(b.Status)
 		if sum.Total > 0 {
 			tracker.UpdateTotal(sum.Total)
-			tracker.SetValue(min(sum.Completed+sum.Failed, sum.Total-1)) // a full tracker is taken off the screen
+			tracker.SetValue(min(sum.Completed+sum.Failed, sum.Total-1)) // a full tracker disappears from the screen
 		}
 	}
 	return report, func() {
@@ -109,18 +109,18 @@ func (s *screen) bar() (report func(demoBatch), end func()) {
 	}
 }
 
-// next prints what to look at while the demo serves on.
-func (s *screen) next(url, databaseURL string, credentials identity.Credentials) {
+// printNext prints commands to try while the demo serves on.
+func (s *screen) printNext(url, databaseURL string, credentials identity.Credentials) {
 	s.say(`
-The service keeps running; Ctrl-C stops it. Try, from the repository's folder:
+The service keeps running; press Ctrl-C to stop it. Try these commands in the repository's directory:
 
   TOKEN=$(curl -s %[1]s/identity/resources/auth/v1/api-token --json '{"clientId":"%[2]s","secret":"%[3]s"}' | grep -o 'ey[^"]*' | head -1)
   curl -s %[1]s/v2/workflows -H "Authorization: Bearer $TOKEN"
   curl -s %[1]s/v1/workflows/%[4]s/latest/execute -H "Authorization: Bearer $TOKEN" --json @testdata/application.json
 
 Documentation: %[1]s/docs
-Look into the queue:
+Show the jobs in the queue:
 
   psql '%[5]s' -c 'SELECT kind, state, count(*) FROM river.river_job GROUP BY 1, 2 ORDER BY 1, 2'
-`, url, credentials.ClientID, credentials.Secret, demoSingle, databaseURL)
+`, url, credentials.ClientID, credentials.Secret, singleAlias, databaseURL)
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -13,23 +13,22 @@ import (
 	"tranche/testdata"
 )
 
-// demoWorkflow is what the demo reads of a workflow.
-type demoWorkflow struct {
+// workflow holds the members of a workflow that the demo uses.
+type workflow struct {
 	ID      string `json:"id"`
 	Alias   string `json:"alias"`
 	Version string `json:"version"`
 	Status  string `json:"status"`
 }
 
-// publishWorkflows makes every sample workflow executable with the bureau at
-// an address, and returns them by alias. A workflow that is published like
-// that already is used as it is, so that the demo can run again and again.
-func publishWorkflows(ctx context.Context, c *demoClient, bureauURL string) (map[string]demoWorkflow, error) {
+// publishWorkflows publishes every sample workflow with the address of the bureau and
+// returns them by alias. It publishes no new version of an unchanged workflow.
+func publishWorkflows(ctx context.Context, c *client, bureauURL string) (map[string]workflow, error) {
 	files, err := testdata.Workflows.ReadDir("workflows")
 	if err != nil {
 		return nil, err
 	}
-	published := map[string]demoWorkflow{}
+	published := map[string]workflow{}
 	for _, file := range files {
 		text, err := testdata.Workflows.ReadFile(path.Join("workflows", file.Name()))
 		if err != nil {
@@ -45,8 +44,8 @@ func publishWorkflows(ctx context.Context, c *demoClient, bureauURL string) (map
 	return published, nil
 }
 
-func publishWorkflow(ctx context.Context, c *demoClient, body json.RawMessage) (demoWorkflow, error) {
-	var wanted demoWorkflow
+func publishWorkflow(ctx context.Context, c *client, body json.RawMessage) (workflow, error) {
+	var wanted workflow
 	if err := json.Unmarshal(body, &wanted); err != nil {
 		return wanted, err
 	}
@@ -55,7 +54,7 @@ func publishWorkflow(ctx context.Context, c *demoClient, body json.RawMessage) (
 		return wanted, err
 	}
 	if active.ID != "" {
-		same, err := saysTheSame(ctx, c, active.ID, body)
+		same, err := isUnchanged(ctx, c, active.ID, body)
 		if err != nil || same {
 			return active, err
 		}
@@ -77,10 +76,10 @@ func publishWorkflow(ctx context.Context, c *demoClient, body json.RawMessage) (
 	return draft, c.call(ctx, http.MethodPost, "/v2/workflows/"+draft.ID+"/publish", nil, &draft)
 }
 
-// findVersions returns the draft and the newest active version of an alias;
-// one that does not exist has no id.
-func findVersions(ctx context.Context, c *demoClient, alias string) (draft, active demoWorkflow, err error) {
-	var list struct{ Data []demoWorkflow }
+// findVersions returns the draft and the newest active version of an alias. A version
+// that does not exist has an empty id.
+func findVersions(ctx context.Context, c *client, alias string) (draft, active workflow, err error) {
+	var list struct{ Data []workflow }
 	err = c.call(ctx, http.MethodGet, "/v2/workflows?per-page=100&search="+url.QueryEscape(alias), nil, &list)
 	for _, w := range list.Data { // newest first
 		switch {
@@ -94,13 +93,13 @@ func findVersions(ctx context.Context, c *demoClient, alias string) (draft, acti
 	return draft, active, err
 }
 
-// saysTheSame compares the definition of a workflow with the one of a body.
-func saysTheSame(ctx context.Context, c *demoClient, id string, body json.RawMessage) (bool, error) {
+// isUnchanged reports whether a workflow has the definition in body.
+func isUnchanged(ctx context.Context, c *client, id string, body json.RawMessage) (bool, error) {
 	type definition struct{ InputSchema, Tasks, Edges any }
-	var kept, wanted definition
-	if err := c.call(ctx, http.MethodGet, "/v2/workflows/"+id, nil, &kept); err != nil {
+	var stored, wanted definition
+	if err := c.call(ctx, http.MethodGet, "/v2/workflows/"+id, nil, &stored); err != nil {
 		return false, err
 	}
 	err := json.Unmarshal(body, &wanted)
-	return reflect.DeepEqual(kept, wanted), err
+	return reflect.DeepEqual(stored, wanted), err
 }

@@ -1,4 +1,4 @@
-package service
+package server
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // newService connects the parts on a database, of which config names the owner, and
 // signs off when the test ends.
-func newService(t *testing.T, config Config) *Service {
+func newService(t *testing.T, config Config) *Server {
 	t.Helper()
 	keys, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)

@@ -14,34 +14,34 @@ import (
 	"tranche/internal/identity"
 )
 
-// auditCountMax bounds what is shown at once.
+// auditCountMax limits the number of entries of one output.
 const auditCountMax = 1_000_000
 
-// auditCommand shows the audit trail.
+// auditCommand shows the audit trail or the denied requests.
 type auditCommand struct {
-	Tenant   string        `name:"tenant" env:"TRANCHE_AUDIT_TENANT" placeholder:"SLUG" help:"The tenant. Without one: what was done to the whole installation, and refused requests that no token assigned to any tenant."`
-	Since    time.Duration `name:"since" env:"TRANCHE_AUDIT_SINCE" default:"24h" placeholder:"DURATION" help:"How far back to look (${default})."`
-	Action   string        `name:"action" env:"TRANCHE_AUDIT_ACTION" placeholder:"PREFIX" help:"Only actions that begin so: workflow., client.revoke."`
-	Refused  bool          `name:"refused" env:"TRANCHE_AUDIT_REFUSED" help:"Show the requests that were refused with 401 or 403, counted by minute, instead of actions."`
-	CountMax int           `name:"count" env:"TRANCHE_AUDIT_COUNT" default:"1000" placeholder:"N" help:"The newest of them, at most so many (${default})."`
+	Tenant   string        `name:"tenant" env:"TRANCHE_AUDIT_TENANT" placeholder:"SLUG" help:"Slug of the tenant. By default: actions on the whole installation, and denied requests without a tenant."`
+	Since    time.Duration `name:"since" env:"TRANCHE_AUDIT_SINCE" default:"24h" placeholder:"DURATION" help:"Age of the oldest entry (${default})."`
+	Action   string        `name:"action" env:"TRANCHE_AUDIT_ACTION" placeholder:"PREFIX" help:"Only actions with this prefix, for example workflow. or client.revoke."`
+	Refused  bool          `name:"refused" env:"TRANCHE_AUDIT_REFUSED" help:"Instead of actions, show the requests that were denied with 401 or 403, counted by minute."`
+	CountMax int           `name:"count" env:"TRANCHE_AUDIT_COUNT" default:"1000" placeholder:"N" help:"Maximum number of entries; the newest are shown (${default})."`
 	outputFlags
 	databaseFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*auditCommand) Help() string {
-	return "Actions are recorded in the transaction that does them and cannot be changed. The actor is a client's id, operator (a command) or service."
+	return "Each action is recorded in its own transaction and cannot be changed later. The actor is the id of a client, operator (a command) or service."
 }
 
-// AfterApply refuses what cannot be shown.
+// AfterApply checks the flags.
 func (c *auditCommand) AfterApply() error {
 	switch {
 	case c.Refused && c.Action != "":
-		return fmt.Errorf("--action is about actions, and --refused shows none")
+		return fmt.Errorf("--action cannot be combined with --refused, which shows no actions")
 	case c.Since <= 0:
-		return fmt.Errorf("--since is more than 0")
+		return fmt.Errorf("--since must be more than 0")
 	case c.CountMax < 1 || c.CountMax > auditCountMax:
-		return fmt.Errorf("--count is from 1 to %d", auditCountMax)
+		return fmt.Errorf("--count must be from 1 to %d", auditCountMax)
 	default:
 		return nil
 	}

@@ -14,33 +14,34 @@ import (
 	"tranche/internal/postgres"
 )
 
-// clientCommands are the commands about clients.
+// clientCommands are the commands for API clients.
 type clientCommands struct {
-	Create clientCreateCommand `cmd:"" help:"Create a client and print its secret, once."`
+	Create clientCreateCommand `cmd:"" help:"Create a client and print its secret once."`
 	List   clientListCommand   `cmd:"" help:"List the clients of a tenant."`
-	Rotate clientRotateCommand `cmd:"" help:"Give a client a new secret and print it, once."`
-	Revoke clientRevokeCommand `cmd:"" help:"End a client: its secrets and its tokens."`
+	Rotate clientRotateCommand `cmd:"" help:"Create a new secret for a client and print it once."`
+	Revoke clientRevokeCommand `cmd:"" help:"Revoke a client with its secrets and tokens."`
 }
 
-// clientCreateCommand makes a client.
+// clientCreateCommand creates a client.
 type clientCreateCommand struct {
-	Tenant  string   `name:"tenant" env:"TRANCHE_CLIENT_TENANT" required:"" placeholder:"SLUG" help:"The tenant that the client belongs to."`
+	Tenant  string   `name:"tenant" env:"TRANCHE_CLIENT_TENANT" required:"" placeholder:"SLUG" help:"Slug of the client's tenant."`
 	Role    string   `name:"role" env:"TRANCHE_CLIENT_ROLE" placeholder:"ROLE" help:"A named set of scopes: admin, developer, operator, integration or auditor."`
-	Scope   []string `name:"scope" env:"TRANCHE_CLIENT_SCOPE" placeholder:"SCOPE" help:"A single scope, workflows:read for instance, in addition to those of the role. May be repeated."`
-	Sandbox bool     `name:"sandbox" env:"TRANCHE_CLIENT_SANDBOX" help:"The client makes test executions only."`
-	Name    string   `name:"name" env:"TRANCHE_CLIENT_NAME" placeholder:"NAME" help:"What people call the client; its role where nothing is said."`
+	Scope   []string `name:"scope" env:"TRANCHE_CLIENT_SCOPE" placeholder:"SCOPE" help:"A scope in addition to those of the role, for example workflows:read. May be repeated."`
+	Sandbox bool     `name:"sandbox" env:"TRANCHE_CLIENT_SANDBOX" help:"The client may only create test executions."`
+	Name    string   `name:"name" env:"TRANCHE_CLIENT_NAME" placeholder:"NAME" help:"Name of the client for people. By default, its role."`
 	outputFlags
 	databaseFlags
 
 	scopes []identity.Scope
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*clientCreateCommand) Help() string {
-	return "The secret is shown here and never again: the database keeps only its hash."
+	return "The secret is shown only once, because the database keeps only its hash."
 }
 
-// AfterApply reads role and scopes, so that a wrong one is a wrong command line.
+// AfterApply parses role and scopes, so that a mistake is reported as a wrong command
+// line.
 func (c *clientCreateCommand) AfterApply() error {
 	if c.Role == "" && len(c.Scope) == 0 {
 		return errors.New("a client needs --role or --scope")
@@ -70,16 +71,16 @@ func (c *clientCreateCommand) AfterApply() error {
 	return nil
 }
 
-// Run makes the client.
+// Run creates the client.
 func (c *clientCreateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
 		tenant, err := identity.FindTenant(ctx, pool, c.Tenant)
 		if err != nil {
 			return err
 		}
-		var made identity.Credentials
+		var created identity.Credentials
 		err = postgres.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
-			made, err = identity.CreateClient(ctx, tx, identity.NewClient{
+			created, err = identity.CreateClient(ctx, tx, identity.NewClient{
 				Tenant: tenant, Name: c.Name, Scopes: c.scopes, IsSandbox: c.Sandbox,
 			})
 			return err
@@ -87,9 +88,9 @@ func (c *clientCreateCommand) Run(ctx context.Context, out *console, log *slog.L
 		if err != nil {
 			return err
 		}
-		return c.print(out, clientOutput{ClientID: made.ClientID.String(), Secret: made.Secret}, func() {
-			fmt.Fprintf(out.Out, "client %q of tenant %s created; the secret is shown this once\n\n", c.Name, tenant.Slug)
-			fmt.Fprintf(out.Out, "  clientId  %s\n  secret    %s\n", made.ClientID, made.Secret)
+		return c.print(out, clientOutput{ClientID: created.ClientID.String(), Secret: created.Secret}, func() {
+			fmt.Fprintf(out.Out, "client %q of tenant %s created; the secret is shown only once\n\n", c.Name, tenant.Slug)
+			fmt.Fprintf(out.Out, "  clientId  %s\n  secret    %s\n", created.ClientID, created.Secret)
 		})
 	})
 }

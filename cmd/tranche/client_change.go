@@ -14,14 +14,14 @@ import (
 	"tranche/internal/postgres"
 )
 
-// clientListCommand lists a tenant's clients.
+// clientListCommand lists the clients of a tenant.
 type clientListCommand struct {
-	Tenant string `name:"tenant" env:"TRANCHE_CLIENT_TENANT" required:"" placeholder:"SLUG" help:"The tenant whose clients are listed."`
+	Tenant string `name:"tenant" env:"TRANCHE_CLIENT_TENANT" required:"" placeholder:"SLUG" help:"Slug of the tenant."`
 	outputFlags
 	databaseFlags
 }
 
-// Run lists the clients, in the order in which they were made.
+// Run lists the clients in the order of their creation.
 func (c *clientListCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
 		tenant, err := identity.FindTenant(ctx, pool, c.Tenant)
@@ -68,50 +68,50 @@ func (c listedClient) state() string {
 	}
 }
 
-// clientRotateCommand gives a client a new secret.
+// clientRotateCommand creates a new secret for a client.
 type clientRotateCommand struct {
-	ClientID string `arg:"" help:"The client."`
-	Alone    bool   `name:"alone" env:"TRANCHE_CLIENT_ALONE" help:"End every earlier secret at once, for one that somebody may have stolen. Otherwise the last one works until the next rotation."`
+	ClientID string `arg:"" help:"Id of the client."`
+	Alone    bool   `name:"alone" env:"TRANCHE_CLIENT_ALONE" help:"Revoke all earlier secrets at once, for example if one was stolen. By default, the previous secret works until the next rotation."`
 	outputFlags
 	databaseFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*clientRotateCommand) Help() string {
-	return "A client has at most two live secrets: rotate, give the client the new one, and rotate again when you like. Tokens stay valid."
+	return "A client has at most two valid secrets, so it can change to the new one at any time before the next rotation. Tokens stay valid."
 }
 
-// Run makes the secret.
+// Run creates the secret.
 func (c *clientRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
-	var made identity.Credentials
+	var created identity.Credentials
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
 		err := postgres.InTx(ctx, pool, func(tx pgx.Tx) error {
 			client, err := identity.FindClient(ctx, tx, c.ClientID)
 			if err != nil {
 				return err
 			}
-			made, err = identity.RotateSecret(ctx, tx, client, c.Alone)
+			created, err = identity.RotateSecret(ctx, tx, client, c.Alone)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return c.print(out, clientOutput{ClientID: made.ClientID.String(), Secret: made.Secret}, func() {
-			fmt.Fprintf(out.Out, "the new secret is shown this once\n\n  clientId  %s\n  secret    %s\n", made.ClientID, made.Secret)
+		return c.print(out, clientOutput{ClientID: created.ClientID.String(), Secret: created.Secret}, func() {
+			fmt.Fprintf(out.Out, "the new secret is shown only once\n\n  clientId  %s\n  secret    %s\n", created.ClientID, created.Secret)
 		})
 	})
 }
 
-// clientRevokeCommand ends a client.
+// clientRevokeCommand revokes a client.
 type clientRevokeCommand struct {
-	ClientID string `arg:"" help:"The client."`
+	ClientID string `arg:"" help:"Id of the client."`
 	outputFlags
 	databaseFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*clientRevokeCommand) Help() string {
-	return "Within 5 seconds no token of the client is accepted any more. There is no way back."
+	return "Within 5 seconds the client's tokens are no longer accepted. This cannot be undone."
 }
 
 // Run revokes the client.

@@ -49,10 +49,10 @@ func TestWrongCommandLines(t *testing.T) {
 		"serve --api-conns 0":                                "--api-conns",
 		"serve --trusted-proxies 10.0.0.1":                   "10.0.0.1 is not a CIDR",
 		"client revoke":                                      "<client-id>",
-		"audit --tenant a --count 0":                         "--count is from 1 to 1000000",
-		"audit --tenant a --count 2147483648":                "--count is from 1 to 1000000",
-		"audit --tenant a --since 0s":                        "--since is more than 0",
-		"audit --refused --action client.":                   "--action is about actions, and --refused shows none",
+		"audit --tenant a --count 0":                         "--count must be from 1 to 1000000",
+		"audit --tenant a --count 2147483648":                "--count must be from 1 to 1000000",
+		"audit --tenant a --since 0s":                        "--since must be more than 0",
+		"audit --refused --action client.":                   "--action cannot be combined with --refused",
 		"tenant create":                                      "<slug>",
 		"tenant limits a --set":                              "--set",
 		"tenant limits a --set x=1":                          "there is no such category",
@@ -172,7 +172,7 @@ func TestRotateAndRevoke(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "client", "rotate", id, "--output", "json")), &rotated))
 	require.Equal(t, id, rotated["clientId"])
 	require.NotEqual(t, made["secret"], rotated["secret"])
-	require.Contains(t, e.ok(t, "client", "rotate", id, "--alone"), "shown this once")
+	require.Contains(t, e.ok(t, "client", "rotate", id, "--alone"), "shown only once")
 	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "admin  live ")
 	require.Contains(t, e.ok(t, "key", "rotate"), "signing key ")
 	require.Contains(t, e.ok(t, "key", "rotate", "--withdraw", "-o", "json"), `{"keyId":"`)
@@ -254,7 +254,7 @@ func TestServeRefuses(t *testing.T) {
 		env  environment
 		want string
 	}{
-		"no master key":      {environment{e[0]}, "there is no master key: set TRANCHE_MASTER_KEY"},
+		"no master key":      {environment{e[0]}, "there is no master key: create one with openssl rand -base64 32, set TRANCHE_MASTER_KEY or TRANCHE_MASTER_KEY_FILE"},
 		"malformed key":      {environment{e[0], "TRANCHE_MASTER_KEY=aGk="}, "master key 1 is not 32 bytes"},
 		"another master key": {environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}, "TRANCHE_MASTER_KEY is not the key that this database was set up with"},
 		"key twice":          {e.with("TRANCHE_MASTER_KEY_FILE=" + keyFile), "both TRANCHE_MASTER_KEY and TRANCHE_MASTER_KEY_FILE are set"},
@@ -267,7 +267,7 @@ func TestServeRefuses(t *testing.T) {
 		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server is a number from 1 to 65535"},
 		"no SMTP server":     {e.with("TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL is not"},
 		"folder in a file":   {e.with("TRANCHE_MAIL_DIR=" + filepath.Join(keyFile, "mail")), "TRANCHE_MAIL_DIR: the mailbox folder cannot be written to"},
-		"no address of SMS":  {e.with("TRANCHE_SMS_BODY={{to}} {{text}}"), "TRANCHE_SMS_URL and what goes with it: there is no address of a provider"},
+		"no address of SMS":  {e.with("TRANCHE_SMS_BODY={{to}} {{text}}"), "TRANCHE_SMS_*: URL is required"},
 		"no body of SMS":     {e.with("TRANCHE_SMS_URL=https://x.example"), "TRANCHE_SMS_BODY is required"},
 	} {
 		env := c.env

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// commandConns is how many connections a command that is not a service opens.
+	// commandConns is the pool size of commands other than serve.
 	commandConns = 2
-	// startingTimeMax is how long a service waits for a server that starts.
+	// startingTimeMax limits how long serve waits for a starting PostgreSQL server.
 	startingTimeMax  = time.Minute
-	startingInterval = 500 * time.Millisecond // between two looks at it
+	startingInterval = 500 * time.Millisecond // between two attempts
 )
 
-// databaseFlags say which database a command works with.
+// databaseFlags select the database of a command.
 type databaseFlags struct {
-	DatabaseURL     string `name:"database-url" env:"DATABASE_URL" group:"Database" placeholder:"URL" help:"PostgreSQL to work with. Without it: a server of the program's own in the data directory."`
-	DatabaseURLFile string `name:"database-url-file" env:"DATABASE_URL_FILE" group:"Database" placeholder:"FILE" help:"File that holds the database URL."`
-	DataDir         string `name:"data-dir" env:"TRANCHE_DATA_DIR" group:"Database" default:"${data_dir}" placeholder:"DIR" help:"Data directory of the own server (${default}). A command uses the server that runs there, or runs one while it works."`
-	PGBin           string `name:"pg-bin" env:"TRANCHE_PG_BIN" group:"Database" placeholder:"DIR" help:"Where initdb and postgres are, for the own server. Without it they are looked for, then fetched."`
-	PGDownload      string `name:"pg-download" env:"TRANCHE_PG_DOWNLOAD" group:"Database" enum:"on,off" default:"on" help:"Whether PostgreSQL may be fetched where none is installed: on or off."`
+	DatabaseURL     string `name:"database-url" env:"DATABASE_URL" group:"Database" placeholder:"URL" help:"PostgreSQL database to use. By default, the program runs its own server in the data directory."`
+	DatabaseURLFile string `name:"database-url-file" env:"DATABASE_URL_FILE" group:"Database" placeholder:"FILE" help:"File with the database URL."`
+	DataDir         string `name:"data-dir" env:"TRANCHE_DATA_DIR" group:"Database" default:"${data_dir}" placeholder:"DIR" help:"Data directory of the program's own server (${default}). A command uses the running server of this directory or starts it for its own duration."`
+	PGBin           string `name:"pg-bin" env:"TRANCHE_PG_BIN" group:"Database" placeholder:"DIR" help:"Directory of initdb and postgres. By default they are searched for, then downloaded."`
+	PGDownload      string `name:"pg-download" env:"TRANCHE_PG_DOWNLOAD" group:"Database" enum:"on,off" default:"on" help:"Whether PostgreSQL may be downloaded if it is not installed: on or off."`
 }
 
-// database is an open database and, where it is the program's own, its server.
+// database is an open database.
 type database struct {
 	url     string
-	dataDir string // of the own server; empty otherwise
-	server  *embedded.Server
+	dataDir string           // of the program's own server; empty for another database
+	server  *embedded.Server // nil for another database
 }
 
-// open finds the database: the one that is named, or the own server, which is
-// started unless another process runs it.
+// open returns the configured database. If none is configured, it starts the program's
+// own server, unless another process runs it already.
 func (f *databaseFlags) open(ctx context.Context, out *console, log *slog.Logger) (*database, error) {
 	url, err := valueOrFile(f.DatabaseURL, f.DatabaseURLFile, "DATABASE_URL")
 	if err != nil {
@@ -54,12 +54,12 @@ func (f *databaseFlags) open(ctx context.Context, out *console, log *slog.Logger
 		Dir: f.DataDir, BinDir: f.PGBin, NoDownload: f.PGDownload == "off", Notices: out.Err, Log: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start a PostgreSQL server in %s (or set DATABASE_URL to use yours): %w", f.DataDir, err)
+		return nil, fmt.Errorf("start a PostgreSQL server in %s (set DATABASE_URL to use an existing server): %w", f.DataDir, err)
 	}
 	return &database{url: server.URL(), dataDir: f.DataDir, server: server}, nil
 }
 
-// close ends the use of the database.
+// close stops the program's own server, if this process started it.
 func (d *database) close() error {
 	if d.server == nil {
 		return nil
@@ -67,14 +67,13 @@ func (d *database) close() error {
 	return d.server.Close()
 }
 
-// pool returns the few connections that a short command needs. The operator,
-// whose commands they are, serves all tenants.
+// pool returns a small pool. Commands are the operator's, so it sees all tenants.
 func (d *database) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	return postgres.NewPool(ctx, d.url, postgres.PoolOptions{Name: "tranche command", Conns: commandConns, Unscoped: postgres.SeesAll})
 }
 
-// prepare migrates the own server's database and checks that anybody else's
-// has this program's schema: that one is migrated by `tranche migrate` alone.
+// prepare migrates the database of the program's own server. For other databases it
+// only checks the schema, because the operator migrates them with `tranche migrate`.
 func (d *database) prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	if d.server != nil {
 		return migrations.Up(ctx, pool)
@@ -82,9 +81,9 @@ func (d *database) prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrations.Behind(ctx, pool)
 }
 
-// prepareOnceStarted prepares the database as soon as its server takes connections,
-// for which it waits for a minute at most, as while the server recovers from a crash:
-// whoever keeps processes running gives up one that ends again and again.
+// prepareOnceStarted waits up to a minute until the server accepts connections, for
+// example after a crash, and prepares the database. Supervisors stop restarting a
+// process that exits repeatedly.
 func (d *database) prepareOnceStarted(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	waited := time.After(startingTimeMax)
 	for isFirst := true; ; isFirst = false {
@@ -93,7 +92,7 @@ func (d *database) prepareOnceStarted(ctx context.Context, pool *pgxpool.Pool, l
 			return err
 		}
 		if isFirst {
-			log.WarnContext(ctx, "waiting for the database", "seconds", startingTimeMax.Seconds(), "error", err)
+			log.WarnContext(ctx, "waiting for the database", "secondsMax", startingTimeMax.Seconds(), "error", err)
 		}
 		select {
 		case <-time.After(startingInterval):
@@ -105,8 +104,7 @@ func (d *database) prepareOnceStarted(ctx context.Context, pool *pgxpool.Pool, l
 	}
 }
 
-// withDatabase opens the database and a pool, which is not prepared, calls work
-// with them, and closes both.
+// withDatabase calls work with the database, which is not prepared, and a pool.
 func (f *databaseFlags) withDatabase(ctx context.Context, out *console, log *slog.Logger, work func(*database, *pgxpool.Pool) error) (err error) {
 	db, err := f.open(ctx, out, log)
 	if err != nil {
@@ -121,7 +119,7 @@ func (f *databaseFlags) withDatabase(ctx context.Context, out *console, log *slo
 	return work(db, pool)
 }
 
-// withPool calls work with a pool of the database that is prepared.
+// withPool prepares the database and calls work with a pool.
 func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Logger, work func(*pgxpool.Pool) error) error {
 	return f.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
 		if err := db.prepare(ctx, pool); err != nil {
@@ -131,14 +129,14 @@ func (f *databaseFlags) withPool(ctx context.Context, out *console, log *slog.Lo
 	})
 }
 
-// valueOrFile returns a value that is given directly or in a file; name is what to
-// call it in errors. Both together are an error, as is an empty file.
+// valueOrFile returns value, or the text in file if that is set. It returns an error
+// with the variable's name if both are set or the file is empty.
 func valueOrFile(value, file, name string) (string, error) {
 	if file == "" {
 		return value, nil
 	}
 	if value != "" {
-		return "", fmt.Errorf("both %s and %s_FILE are set: leave one out", name, name)
+		return "", fmt.Errorf("both %s and %s_FILE are set: unset one of them", name, name)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -14,29 +14,29 @@ import (
 	"tranche/internal/secret"
 )
 
-// evidenceCommands are the commands about the evidence of consents.
+// evidenceCommands are the commands for the evidence of consents.
 type evidenceCommands struct {
-	Verify evidenceVerifyCommand `cmd:"" help:"Check the chains of evidence, record by record."`
+	Verify evidenceVerifyCommand `cmd:"" help:"Verify the evidence chains record by record."`
 }
 
-// evidenceVerifyCommand checks chains of evidence.
+// evidenceVerifyCommand verifies evidence chains.
 type evidenceVerifyCommand struct {
-	Tenant string `name:"tenant" env:"TRANCHE_EVIDENCE_TENANT" placeholder:"SLUG" help:"Only this tenant's chain; every tenant's where nothing is said."`
+	Tenant string `name:"tenant" env:"TRANCHE_EVIDENCE_TENANT" placeholder:"SLUG" help:"Slug of a tenant. By default, the chains of all tenants are verified."`
 	outputFlags
 	sealedFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*evidenceVerifyCommand) Help() string {
-	return "Reads every record, computes its hash and that of its content anew, and compares the end of the chain with the one that is kept apart, sealed under the master key. " +
-		"Names the first record of a chain that is changed or missing, or that an authorization lacks, and exits 1. Tenants without evidence are named too. Records of deleted authorizations have no content any more; their hashes hold. " +
-		"Note down the count and the hash that it prints, outside of the database: whoever restores an old database as a whole can be told by them alone."
+	return "Computes the hashes of every record and its content, and compares the end of the chain with a copy that is stored separately, sealed with the master key. " +
+		"If a record of a chain was changed, is missing, or is missing for an authorization, prints the first such record and exits with 1. Lists tenants without evidence too. Records of deleted authorizations have no content, but their hashes remain valid. " +
+		"Store the printed count and hash outside the database: only they show that the whole database was replaced by an older copy."
 }
 
-// errBrokenEvidence ends the command once it has told what is broken.
-var errBrokenEvidence = errors.New("the evidence is not whole")
+// errBrokenEvidence ends the command after it has printed the broken chains.
+var errBrokenEvidence = errors.New("at least one evidence chain is broken")
 
-// chainOutput is what was found of one chain.
+// chainOutput is the result for one chain.
 type chainOutput struct {
 	Tenant         string `json:"tenant"`
 	IsWhole        bool   `json:"isWhole"`
@@ -47,7 +47,7 @@ type chainOutput struct {
 	Broken         string `json:"broken,omitempty"`
 }
 
-// Run verifies.
+// Run verifies the chains.
 func (c *evidenceVerifyCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, keys *secret.Keyring) error {
 		return c.verify(ctx, out, pool, keys)

@@ -152,7 +152,7 @@ func TestEvidenceVerify(t *testing.T) {
 		require.Equal(t, 1, got.status, tc.name)
 		require.Regexp(t, `(?m)^acme: BROKEN: `+tc.want+`$`, got.stdout, tc.name)
 		require.Regexp(t, `(?m)^idle: no evidence$`, got.stdout, "the others are verified all the same")
-		require.Equal(t, "tranche: the evidence is not whole\n", got.stderr, tc.name)
+		require.Equal(t, "tranche: at least one evidence chain is broken\n", got.stderr, tc.name)
 		tamper(t, pool, tc.back)
 	}
 	require.Regexp(t, whole, e.ok(t, "evidence", "verify"))

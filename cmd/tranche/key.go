@@ -14,27 +14,27 @@ import (
 	"tranche/internal/secret"
 )
 
-// masterKeyFile is where the own server's master key lies in its data directory.
+// masterKeyFile is the name of the master key in the data directory.
 const masterKeyFile = "master.key"
 
-// keyFlags say under which key confidential values are sealed.
+// keyFlags select the master keys.
 type keyFlags struct {
-	MasterKey     string `name:"master-key" env:"TRANCHE_MASTER_KEY" group:"Keys" placeholder:"KEY" help:"Key that seals signing keys and secrets in the database: 32 bytes in base64, from openssl rand -base64 32. Several, separated by commas: the first seals, all open. Better given by the environment or a file than as a flag."`
-	MasterKeyFile string `name:"master-key-file" env:"TRANCHE_MASTER_KEY_FILE" group:"Keys" placeholder:"FILE" help:"File that holds the master key. With the own server it is made on the first run, as master.key in the data directory."`
+	MasterKey     string `name:"master-key" env:"TRANCHE_MASTER_KEY" group:"Keys" placeholder:"KEY" help:"Key that seals signing keys and secrets in the database: 32 bytes in base64, from openssl rand -base64 32. Of several keys, separated by commas, the first seals and all open. Use the environment or a file rather than the flag."`
+	MasterKeyFile string `name:"master-key-file" env:"TRANCHE_MASTER_KEY_FILE" group:"Keys" placeholder:"FILE" help:"File with the master key. With the program's own server, the first run creates master.key in the data directory."`
 }
 
-// open returns the master keys: those that are given, or those of the data
-// directory, where the first is made.
+// open returns the configured master keys. With the program's own server it falls back
+// to the key in the data directory, and creates that on the first run.
 func (f *keyFlags) open(db *database) (*secret.Keyring, error) {
 	text, err := valueOrFile(f.MasterKey, f.MasterKeyFile, "TRANCHE_MASTER_KEY")
 	if err != nil {
 		return nil, err
 	}
 	if text == "" && db.dataDir == "" {
-		return nil, errors.New("there is no master key: set TRANCHE_MASTER_KEY or TRANCHE_MASTER_KEY_FILE, and keep the key as safe as the database (openssl rand -base64 32 makes one)")
+		return nil, errors.New("there is no master key: create one with openssl rand -base64 32, set TRANCHE_MASTER_KEY or TRANCHE_MASTER_KEY_FILE, and back it up like the database")
 	}
 	if text == "" {
-		if text, err = readOrMakeKey(filepath.Join(db.dataDir, masterKeyFile)); err != nil {
+		if text, err = readOrCreateKey(filepath.Join(db.dataDir, masterKeyFile)); err != nil {
 			return nil, fmt.Errorf("master key: %w", err)
 		}
 	}
@@ -45,9 +45,10 @@ func (f *keyFlags) open(db *database) (*secret.Keyring, error) {
 	return keys, nil
 }
 
-// readOrMakeKey returns the key in a file. Of processes that make it at once
-// one wins, because a link, unlike a rename, never replaces a file.
-func readOrMakeKey(path string) (string, error) {
+// readOrCreateKey returns the key in a file, and creates the file if it does not exist.
+// If several processes create it at the same time, one succeeds and all use its key: a
+// link, unlike a rename, never replaces a file.
+func readOrCreateKey(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return string(text), err
@@ -68,14 +69,14 @@ func readOrMakeKey(path string) (string, error) {
 	return string(text), err
 }
 
-// sealedFlags lead to a database and to the master key of what is sealed in it.
+// sealedFlags select a database and its master keys.
 type sealedFlags struct {
 	databaseFlags
 	keyFlags
 }
 
-// withMaster does something with both.
-func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Logger, do func(*pgxpool.Pool, *secret.Keyring) error) error {
+// withMaster prepares the database and calls work with a pool and the master keys.
+func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Logger, work func(*pgxpool.Pool, *secret.Keyring) error) error {
 	return f.withDatabase(ctx, out, log, func(db *database, pool *pgxpool.Pool) error {
 		master, err := f.keyFlags.open(db)
 		if err != nil {
@@ -84,6 +85,6 @@ func (f *sealedFlags) withMaster(ctx context.Context, out *console, log *slog.Lo
 		if err := db.prepare(ctx, pool); err != nil {
 			return err
 		}
-		return do(pool, master)
+		return work(pool, master)
 	})
 }

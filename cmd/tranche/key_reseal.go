@@ -17,26 +17,26 @@ import (
 	"tranche/internal/secret"
 )
 
-// keyResealCommand seals what is kept under the first master key.
+// keyResealCommand reseals all confidential values with the first master key.
 type keyResealCommand struct {
 	outputFlags
 	sealedFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*keyResealCommand) Help() string {
-	return "Give it the new master key and the old ones behind it, when every process of the service has them so. " +
-		"Signing keys, secrets and the ends of chains of evidence are then sealed under the new one, all of them or none."
+	return "First give every process of the service the new master key followed by the old ones, then run this command with the same keys. " +
+		"It reseals signing keys, secrets and the ends of evidence chains with the new key in one transaction. The old keys can be removed afterwards."
 }
 
-// resealed counts what was sealed under another master key than the first.
+// resealed counts the values that were sealed with another key than the first.
 type resealed struct {
 	SigningKeys int `json:"signingKeys"`
 	Secrets     int `json:"secrets"`
 	Chains      int `json:"chains"`
 }
 
-// Run seals what is kept anew.
+// Run reseals the values.
 func (c *keyResealCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *secret.Keyring) error {
 		var done resealed
@@ -45,13 +45,13 @@ func (c *keyResealCommand) Run(ctx context.Context, out *console, log *slog.Logg
 			return err
 		})
 		if errors.Is(err, secret.ErrUnknownKey) {
-			return fmt.Errorf("TRANCHE_MASTER_KEY lacks a key that is in use: %w", err)
+			return fmt.Errorf("TRANCHE_MASTER_KEY lacks a key that is still in use: %w", err)
 		}
 		if err != nil {
 			return err
 		}
 		return c.print(out, done, func() {
-			fmt.Fprintf(out.Out, "sealed under the first master key: %d signing keys, %d secrets, %d ends of chains of evidence\n",
+			fmt.Fprintf(out.Out, "resealed with the first master key: %d signing keys, %d secrets, %d ends of evidence chains\n",
 				done.SigningKeys, done.Secrets, done.Chains)
 		})
 	})

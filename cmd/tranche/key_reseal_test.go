@@ -26,11 +26,11 @@ func TestKeyReseal(t *testing.T) {
 	next := environment{old[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}
 	got := next.run(t, "key", "reseal")
 	require.Equal(t, 1, got.status)
-	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY lacks a key that is in use: signing key ")
+	require.Contains(t, got.stderr, "TRANCHE_MASTER_KEY lacks a key that is still in use: signing key ")
 
 	both := environment{old[0], next[1] + "," + strings.TrimPrefix(old[1], "TRANCHE_MASTER_KEY=")}
 	require.JSONEq(t, `{"signingKeys":1,"secrets":1,"chains":1}`, both.ok(t, "key", "reseal", "-o", "json"))
-	require.Equal(t, "sealed under the first master key: 0 signing keys, 0 secrets, 0 ends of chains of evidence\n", both.ok(t, "key", "reseal"))
+	require.Equal(t, "resealed with the first master key: 0 signing keys, 0 secrets, 0 ends of evidence chains\n", both.ok(t, "key", "reseal"))
 	require.Contains(t, both.ok(t, "audit"), "operator  key.reseal")
 
 	require.Contains(t, next.ok(t, "evidence", "verify"), "acme: whole: 1 records")

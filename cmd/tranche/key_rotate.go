@@ -14,26 +14,26 @@ import (
 	"tranche/internal/secret"
 )
 
-// keyCommands are the commands about signing keys and the master key.
+// keyCommands are the commands for signing keys and the master key.
 type keyCommands struct {
-	Rotate keyRotateCommand `cmd:"" help:"Make a new key that signs access tokens."`
-	Reseal keyResealCommand `cmd:"" help:"Seal what is kept under the first master key, so that others can go."`
+	Rotate keyRotateCommand `cmd:"" help:"Create a new key that signs access tokens."`
+	Reseal keyResealCommand `cmd:"" help:"Reseal all confidential values with the first master key, so that the others can be removed."`
 }
 
-// keyRotateCommand makes a signing key.
+// keyRotateCommand creates a signing key.
 type keyRotateCommand struct {
-	Withdraw bool `name:"withdraw" env:"TRANCHE_KEY_WITHDRAW" help:"Remove the other keys at once, for one that somebody may have stolen: every access token ends within 5 seconds."`
+	Withdraw bool `name:"withdraw" env:"TRANCHE_KEY_WITHDRAW" help:"Remove all other keys at once, for example if one was stolen. All access tokens become invalid within 5 seconds."`
 	outputFlags
 	sealedFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*keyRotateCommand) Help() string {
-	return "The new key is published at /.well-known/jwks.json at once and signs 5 minutes later, when everybody can have it. " +
-		"The old one verifies for the day that its tokens live. The master key must be the service's."
+	return "The new key is published at /.well-known/jwks.json at once and signs after 5 minutes, so that all verifiers have it by then. " +
+		"The old key verifies its tokens until they expire, for one day. The master key must be that of the service."
 }
 
-// Run makes the key.
+// Run creates the key.
 func (c *keyRotateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withMaster(ctx, out, log, func(pool *pgxpool.Pool, master *secret.Keyring) error {
 		return c.rotate(ctx, out, pool, master)
@@ -57,6 +57,6 @@ func (c *keyRotateCommand) rotate(ctx context.Context, out *console, pool *pgxpo
 		return err
 	}
 	return c.print(out, map[string]string{"keyId": id}, func() {
-		fmt.Fprintf(out.Out, "signing key %s made\n", id)
+		fmt.Fprintf(out.Out, "signing key %s created\n", id)
 	})
 }

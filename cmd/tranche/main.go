@@ -23,7 +23,7 @@ import (
 // Exit statuses.
 const (
 	exitOK    = 0
-	exitError = 1 // the command was understood and failed
+	exitError = 1 // the command failed
 	exitUsage = 2 // the command line or the environment is wrong
 )
 
@@ -33,23 +33,23 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// commandLine is everything that can be said to the program: flags, the
-// environment variables that stand for them, defaults and help.
+// commandLine declares all commands and flags, with their environment variables,
+// defaults and help.
 type commandLine struct {
-	LogLevel slog.Level `name:"log-level" env:"TRANCHE_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level of what is logged to stderr: debug, info, warn or error."`
+	LogLevel slog.Level `name:"log-level" env:"TRANCHE_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Lowest level of the messages logged to stderr: debug, info, warn or error."`
 
-	Demo     demoCommand      `cmd:"" help:"Show everything at work, with nothing to set up."`
+	Demo     demoCommand      `cmd:"" help:"Show the service at work. Needs no setup."`
 	Serve    serveCommand     `cmd:"" help:"Run the service."`
-	Migrate  migrateCommand   `cmd:"" help:"Bring the database to the schema of this program."`
-	Tenant   tenantCommands   `cmd:"" help:"Create and revoke tenants, and set their limits."`
-	Client   clientCommands   `cmd:"" help:"Create, list and revoke the clients that call the API, and rotate their secrets."`
-	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens, and seal what is kept under a new master key."`
-	Audit    auditCommand     `cmd:"" help:"Show who did what, and which requests were refused."`
+	Migrate  migrateCommand   `cmd:"" help:"Migrate the database to the schema of this program."`
+	Tenant   tenantCommands   `cmd:"" help:"Create, list and revoke tenants, and set their rate limits."`
+	Client   clientCommands   `cmd:"" help:"Create, list and revoke API clients, and rotate their secrets."`
+	Key      keyCommands      `cmd:"" help:"Rotate the keys that sign access tokens, and reseal confidential values with a new master key."`
+	Audit    auditCommand     `cmd:"" help:"Show the audit trail and the denied requests."`
 	Evidence evidenceCommands `cmd:"" help:"Verify the evidence of consents."`
-	Version  versionCommand   `cmd:"" help:"Show which build of the program this is."`
+	Version  versionCommand   `cmd:"" help:"Print the version of the program."`
 }
 
-// console is where commands write: results to Out, everything else to Err.
+// console holds the outputs of a command: Out for results, Err for everything else.
 type console struct {
 	Out io.Writer
 	Err io.Writer
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var line commandLine
 	dataDir, err := embedded.DefaultDir()
 	if err != nil {
-		dataDir = "" // then --data-dir is needed, and the own server says so
+		dataDir = "" // package embedded then asks for --data-dir
 	}
 	parser, err := newParser(&line, dataDir, kong.Writers(stdout, stderr))
 	if err != nil {
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// newParser returns what reads a command line into line.
+// newParser returns a parser that fills line.
 func newParser(line *commandLine, dataDir string, options ...kong.Option) (*kong.Kong, error) {
 	return kong.New(line, append(options,
 		kong.Name("tranche"),
@@ -90,15 +90,15 @@ func newParser(line *commandLine, dataDir string, options ...kong.Option) (*kong
 
 func fail(stderr io.Writer, err error, status int) int {
 	if status == exitUsage {
-		fmt.Fprintf(stderr, "tranche: %s\nRun tranche --help, or tranche COMMAND --help, to see what there is.\n", err)
+		fmt.Fprintf(stderr, "tranche: %s\nRun tranche --help, or tranche COMMAND --help, for usage.\n", err)
 		return status
 	}
 	fmt.Fprintf(stderr, "tranche: %s\n", explain(err))
 	return status
 }
 
-// explain is the text of an error for the operator: what a fault says where it
-// says all there is to know, else the whole chain of causes.
+// explain returns the text of an error for the operator: the message of a fault if the
+// operator can correct it, else the whole chain of causes.
 func explain(err error) string {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind != fault.Internal && f.Kind != fault.Unavailable {

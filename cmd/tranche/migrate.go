@@ -10,17 +10,17 @@ import (
 	"tranche/migrations"
 )
 
-// migrateCommand brings the database to this program's schema.
+// migrateCommand migrates the database to the schema of this program.
 type migrateCommand struct {
 	databaseFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*migrateCommand) Help() string {
-	return "Run it before the processes of a new version start. Any number of processes may run it at once: one migrates, the others wait. It does nothing to a database that is up to date."
+	return "Run it before you start processes of a new version. If several processes run it at the same time, one migrates and the others wait. It does not change a database that is up to date."
 }
 
-// Run migrates.
+// Run migrates the database.
 func (c *migrateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withDatabase(ctx, out, log, func(_ *database, pool *pgxpool.Pool) error {
 		if err := migrations.Up(ctx, pool); err != nil {

@@ -2,12 +2,12 @@ package main
 
 import "encoding/json"
 
-// outputFlags say how a command writes its result.
+// outputFlags select the format of a result.
 type outputFlags struct {
-	Output string `name:"output" short:"o" env:"TRANCHE_OUTPUT" enum:"text,json" default:"text" help:"Form of the result on stdout: text or json."`
+	Output string `name:"output" short:"o" env:"TRANCHE_OUTPUT" enum:"text,json" default:"text" help:"Format of the result on stdout: text or json."`
 }
 
-// print writes a result as one line of JSON, or calls text to write it for people.
+// print writes result as one line of JSON, or calls text to print it.
 func (f *outputFlags) print(out *console, result any, text func()) error {
 	if f.Output != "json" {
 		text()

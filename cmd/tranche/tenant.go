@@ -15,22 +15,22 @@ import (
 	"tranche/internal/postgres"
 )
 
-// tenantCommands are the commands about tenants.
+// tenantCommands are the commands for tenants.
 type tenantCommands struct {
 	Create tenantCreateCommand `cmd:"" help:"Create a tenant."`
 	List   tenantListCommand   `cmd:"" help:"List the tenants."`
 	Limits tenantLimitsCommand `cmd:"" help:"Show or set the rate limits of a tenant."`
-	Revoke tenantRevokeCommand `cmd:"" help:"End all clients of a tenant."`
+	Revoke tenantRevokeCommand `cmd:"" help:"Revoke a tenant with all its clients."`
 }
 
-// tenantCreateCommand makes a tenant.
+// tenantCreateCommand creates a tenant.
 type tenantCreateCommand struct {
 	Slug string `arg:"" help:"Name of the tenant in tokens, logs and commands: lower-case letters, digits and hyphens."`
 	outputFlags
 	databaseFlags
 }
 
-// Run makes the tenant.
+// Run creates the tenant.
 func (c *tenantCreateCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
 		var tenant identity.Tenant
@@ -88,22 +88,22 @@ func (c *tenantListCommand) Run(ctx context.Context, out *console, log *slog.Log
 	})
 }
 
-// tenantLimitsCommand shows a tenant's limits and changes them.
+// tenantLimitsCommand shows and changes the rate limits of a tenant.
 type tenantLimitsCommand struct {
-	Slug string            `arg:"" help:"The tenant."`
-	Set  map[string]string `name:"set" env:"TRANCHE_TENANT_LIMITS" mapsep:"," placeholder:"CATEGORY=N" help:"Requests per minute, or unlimited, of a category: management, single, batch, polling or authorizations. May be repeated."`
+	Slug string            `arg:"" help:"Slug of the tenant."`
+	Set  map[string]string `name:"set" env:"TRANCHE_TENANT_LIMITS" mapsep:"," placeholder:"CATEGORY=N" help:"Requests per minute (a number or unlimited) in a category: management, single, batch, polling or authorizations. May be repeated."`
 	outputFlags
 	databaseFlags
 
 	limits []identity.Limit
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*tenantLimitsCommand) Help() string {
-	return "Limits count over any sliding 60 seconds and over all replicas together. Without --set the limits are only shown."
+	return "A limit counts the requests of any 60 seconds, over all replicas together. Without --set, the limits are only shown."
 }
 
-// AfterApply reads the limits, so that a wrong one is a wrong command line.
+// AfterApply parses the limits, so that a mistake is reported as a wrong command line.
 func (c *tenantLimitsCommand) AfterApply() error {
 	for _, category := range slices.Sorted(maps.Keys(c.Set)) {
 		limit, err := identity.ParseLimit(category, c.Set[category])
@@ -115,7 +115,7 @@ func (c *tenantLimitsCommand) AfterApply() error {
 	return nil
 }
 
-// Run sets what is to be set and prints what holds.
+// Run sets the given limits and prints all limits.
 func (c *tenantLimitsCommand) Run(ctx context.Context, out *console, log *slog.Logger) error {
 	return c.withPool(ctx, out, log, func(pool *pgxpool.Pool) error {
 		tenant, err := identity.FindTenant(ctx, pool, c.Slug)
@@ -153,16 +153,16 @@ func (c *tenantLimitsCommand) printLimits(out *console, limits []identity.Limit)
 	})
 }
 
-// tenantRevokeCommand ends a tenant's access.
+// tenantRevokeCommand revokes a tenant.
 type tenantRevokeCommand struct {
-	Slug string `arg:"" help:"The tenant."`
+	Slug string `arg:"" help:"Slug of the tenant."`
 	outputFlags
 	databaseFlags
 }
 
-// Help is the long form of the command's help.
+// Help returns the long help of the command.
 func (*tenantRevokeCommand) Help() string {
-	return "Within 5 seconds no token of the tenant's clients is accepted any more. What the tenant has stays, what runs goes on. There is no way back."
+	return "Within 5 seconds the tokens of the tenant's clients are no longer accepted. The tenant's data stay and running work continues. This cannot be undone."
 }
 
 // Run revokes the tenant.

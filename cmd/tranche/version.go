@@ -6,17 +6,17 @@ import (
 	"runtime/debug"
 )
 
-// versionCommand tells builds apart, in reports and during an upgrade.
+// versionCommand prints the version, for bug reports and upgrades.
 type versionCommand struct{}
 
-// Run writes the version.
+// Run prints the version.
 func (versionCommand) Run(c *console) error {
 	_, err := fmt.Fprintf(c.Out, "tranche %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
-// version is that of the module, which has the time and the commit of its source
-// between releases; (devel) where the source was not in a repository, or go run built it.
+// version returns the version of the module. Between releases it contains the time and
+// the commit. It is (devel) for go run and for sources outside a repository.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -27,16 +27,16 @@ import (
 )
 
 const (
-	// transferPauseMax is how long either side of a transfer may pause;
-	// transferTimeMax bounds the whole of an upload.
+	// transferPauseMax is how long a transfer may pause. transferTimeMax limits the
+	// duration of an upload.
 	transferPauseMax = 30 * time.Second
 	transferTimeMax  = time.Hour
 )
 
 const attachmentPath = storage.AddressPath + "{attachmentId}"
 
-// attachmentRoutes registers what signed addresses lead to. They stream, so
-// they are outside of Huma.
+// attachmentRoutes registers the operations of signed URLs. They stream, which Huma
+// does not support.
 func attachmentRoutes(s *Server) {
 	stored := s.http.Schemas().Schema(reflect.TypeFor[StoredAttachment](), true, "")
 	httpapi.RegisterRaw(s.http, httpapi.Operation{
@@ -105,8 +105,8 @@ func downloadContent() map[string]*huma.MediaType {
 	return content
 }
 
-// granted returns what the address of a request permits, within the limit of
-// the file that it leads to.
+// granted verifies the signed URL of a request and counts the request against the rate
+// limit of the file.
 func (s *Server) granted(r *http.Request, action storage.Action) (storage.Grant, error) {
 	grant, err := s.config.Signer.Verify(action, chi.URLParam(r, "attachmentId"), r.URL.Query())
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) uploadAttachment(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
-// checkUpload refuses what the address does not permit before any byte is read.
+// checkUpload checks the headers of an upload before the body is read.
 func checkUpload(r *http.Request, grant *storage.Grant) error {
 	switch encoding := r.Header.Get("Content-Encoding"); {
 	case r.Header.Get("Content-Type") != grant.ContentType:
@@ -153,7 +153,7 @@ func checkUpload(r *http.Request, grant *storage.Grant) error {
 	}
 }
 
-// uploadReader reads a body for as long as its sender keeps sending.
+// uploadReader reads a body and fails if the sender pauses for too long.
 type uploadReader struct {
 	body    io.Reader
 	control *http.ResponseController
@@ -167,7 +167,7 @@ func (u *uploadReader) Read(p []byte) (int, error) {
 	if now.After(u.until) {
 		return 0, fault.New(fault.Timeout, "the upload took longer than %d minutes", int(transferTimeMax.Minutes()))
 	}
-	_ = u.control.SetReadDeadline(now.Add(transferPauseMax)) // tests' writers have none
+	_ = u.control.SetReadDeadline(now.Add(transferPauseMax)) // writers of tests have no deadlines
 	n, err := u.body.Read(p)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -192,16 +192,16 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	header.Set("ETag", `"`+hex.EncodeToString(file.SHA256)+`"`)
 	out := &downloadWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.config.HTTP.Clock}
 	if unit, _, _ := strings.Cut(r.Header.Get("Range"), "="); unit != "bytes" {
-		r.Header.Del("Range") // of a unit that nobody here knows (RFC 9110, 14.2)
+		r.Header.Del("Range") // an unknown unit is ignored (RFC 9110, 14.2)
 	}
 	source := &downloadReader{ReadSeeker: file}
 	http.ServeContent(out, r, "", file.CreatedAt, source)
 	switch {
-	case out.held >= http.StatusBadRequest:
-		return s.refusedDownload(r, header, out.held)
+	case out.delayed >= http.StatusBadRequest:
+		return s.downloadProblem(r, header, out.delayed)
 	case source.err == nil:
-		out.begin() // what has no body
-	case out.held != 0:
+		out.begin() // an answer without a body
+	case out.delayed != 0:
 		for _, name := range []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Last-Modified"} {
 			header.Del(name)
 		}
@@ -212,8 +212,8 @@ func (s *Server) downloadAttachment(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-// refusedDownload is the problem for what http.ServeContent refused.
-func (s *Server) refusedDownload(r *http.Request, header http.Header, status int) error {
+// downloadProblem returns the problem for a status that http.ServeContent answered.
+func (s *Server) downloadProblem(r *http.Request, header http.Header, status int) error {
 	header.Del("Content-Disposition")
 	header.Del("Content-Length")
 	switch status {
@@ -227,8 +227,7 @@ func (s *Server) refusedDownload(r *http.Request, header http.Header, status int
 	}
 }
 
-// downloadReader keeps why a file cannot be read, of which http.ServeContent says
-// nothing.
+// downloadReader keeps the error of a read, which http.ServeContent does not return.
 type downloadReader struct {
 	io.ReadSeeker
 	err error
@@ -243,42 +242,41 @@ func (d *downloadReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// downloadWriter writes for as long as the receiver keeps receiving. It holds the
-// status back until there is something of the file to send, so that what is refused
-// or cannot be read is answered with a problem, as everywhere.
+// downloadWriter fails if the receiver pauses for too long. It delays the status until
+// the first byte of the file, so that errors can still be answered with a problem.
 type downloadWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	clock   func() time.Time
-	held    int // 0: it has been sent
+	delayed int // the status; 0 if it has been sent
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (d *downloadWriter) WriteHeader(status int) { d.held = status }
+func (d *downloadWriter) WriteHeader(status int) { d.delayed = status }
 
 func (d *downloadWriter) begin() {
-	if d.held != 0 {
-		d.ResponseWriter.WriteHeader(d.held)
-		d.held = 0
+	if d.delayed != 0 {
+		d.ResponseWriter.WriteHeader(d.delayed)
+		d.delayed = 0
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (d *downloadWriter) Write(p []byte) (int, error) {
-	if d.held >= http.StatusBadRequest {
+	if d.delayed >= http.StatusBadRequest {
 		return len(p), nil
 	}
 	d.begin()
-	_ = d.control.SetWriteDeadline(d.clock().Add(transferPauseMax)) // tests' writers have none
+	_ = d.control.SetWriteDeadline(d.clock().Add(transferPauseMax)) // writers of tests have no deadlines
 	return d.ResponseWriter.Write(p)
 }
 
-// noticeNoFile is the code of the notice that a result names a file that is not there.
-const noticeNoFile = "ATTACHMENT_MISSING"
+// noticeFileMissing is the code of the notice for a file of a result that does not exist.
+const noticeFileMissing = "ATTACHMENT_MISSING"
 
-// resultFiles are the stored files that a result names (decisions 5.8), with
-// addresses for their download. A name that leads nowhere is left out, which a notice
-// tells: the same whenever it is asked for, so it has the time of the execution.
+// resultFiles returns the stored files of a result with download URLs (decisions 5.8).
+// A missing file is left out and reported by a notice. The notice has the time of the
+// execution, so that every request returns the same notice.
 func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow.Attachment) (files []ExecutionFile, notices []workflow.Notice, err error) {
 	names := make([]string, len(named))
 	for i, a := range named {
@@ -296,7 +294,7 @@ func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow
 		file, ok := stored[a.FileName]
 		if !ok {
 			notices = append(notices, workflow.Notice{
-				Code: noticeNoFile, Level: workflow.LevelWarning, CreatedAt: queries.CreatedAt(id),
+				Code: noticeFileMissing, Level: workflow.LevelWarning, CreatedAt: queries.CreatedAt(id),
 				Message: fmt.Sprintf("attachments[%d] of the end task does not name a stored file and is left out", i),
 			})
 			continue

@@ -112,7 +112,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		return got
 	}
 	require.Empty(t, cmp.Diff(map[kind]int64{
-		{403, "the token does not have the scope workflows:write"}:  3,
+		{403, "the token does not have the scope workflows:write"}: 3,
 		{403, "the member tenant must be the tenant of the token"}: 1,
 	}, counts(tenant.ID)))
 	require.Empty(t, cmp.Diff(map[kind]int64{

@@ -118,7 +118,7 @@ func (s *Server) listAuthorizationAttachments(ctx context.Context, in *Authoriza
 	return out, nil
 }
 
-// parse reads both ids of the path.
+// parse returns both ids of the path.
 func (in *authorizationAttachmentInput) parse() (id, attachmentID uuid.UUID, err error) {
 	if id, err = in.AuthorizationPath.parse(); err != nil {
 		return id, attachmentID, err

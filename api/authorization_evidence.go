@@ -11,14 +11,14 @@ import (
 	"tranche/internal/identity"
 )
 
-// Evidence is what is known of how an authorization came about.
+// Evidence is the recorded history of an authorization.
 type Evidence struct {
 	Authorization Authorization    `json:"authorization" doc:"The authorization."`
 	Records       []EvidenceRecord `json:"records" doc:"All steps in the order in which they were recorded."`
 	Chain         EvidenceChain    `json:"chain" doc:"The tenant's chain of evidence, which contains the records."`
 }
 
-// EvidenceRecord is one link of the chain.
+// EvidenceRecord is a record of the chain of evidence.
 type EvidenceRecord struct {
 	Position         int64     `json:"position" doc:"The position in the tenant's chain, starting at 1." example:"41"`
 	Kind             string    `json:"kind" enum:"authorization_created,authorization_changed,attachment_announced,attachment_removed,code_requested,code_sent,delivery_failed,code_attempted,code_rejected,signed,authorization_deleted" doc:"The step that was recorded." example:"signed"`
@@ -31,7 +31,7 @@ type EvidenceRecord struct {
 	Hash             string    `json:"hash" doc:"The SHA-256 hash of all other members, in hexadecimal. docs/consent.md describes how it is computed." example:"d4…"`
 }
 
-// EvidenceChain is the chain around the records.
+// EvidenceChain describes the chain that contains the records.
 type EvidenceChain struct {
 	Count    int64  `json:"count" doc:"The number of records in the tenant's chain." example:"58"`
 	HeadHash string `json:"headHash" doc:"The hash of the last record in the chain, in hexadecimal." example:"ab…"`

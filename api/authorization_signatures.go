@@ -14,7 +14,7 @@ import (
 	"tranche/internal/message"
 )
 
-// SigningRequest asks for a one-time password.
+// SigningRequest is the request for a one-time password.
 type SigningRequest struct {
 	Value         string   `json:"value" minLength:"1" maxLength:"254" doc:"The address to which the code is sent: an email address, or a phone number in E.164 format." example:"ana@example.com"`
 	ContactMethod string   `json:"contactMethod" enum:"email,sms,whatsapp" doc:"The channel. A channel that the operator has not configured is rejected." example:"email"`
@@ -24,19 +24,19 @@ type SigningRequest struct {
 	MaxAttempts   *Integer `json:"maxAttempts,omitempty" minimum:"1" maximum:"5" doc:"The number of attempts to enter the code. Defaults to 5." example:"5"`
 }
 
-// SigningStarted is a code on its way.
+// SigningStarted describes a code that is being sent.
 type SigningStarted struct {
 	OTPID     string    `json:"otpId" doc:"The id of the one-time password. Send it with the signature attempt." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	ExpiresAt Timestamp `json:"expiresAt" doc:"**[ext]** The time at which the code expires."`
 }
 
-// SigningAttempt presents a code.
+// SigningAttempt is an attempt to sign with a code.
 type SigningAttempt struct {
 	OTPID string `json:"otpId" minLength:"1" maxLength:"64" doc:"The id of the one-time password." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	Code  string `json:"code" pattern:"^[0-9]{6,10}$" doc:"The code that the signer received." example:"402971"`
 }
 
-// Signature is a signing that came to its end.
+// Signature is a completed signature.
 type Signature struct {
 	OTPID             string     `json:"otpId" doc:"The id of the one-time password that was used to sign." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	ContactMethod     string     `json:"contactMethod" enum:"email,sms,whatsapp" doc:"The channel of the code." example:"email"`
@@ -144,8 +144,8 @@ func (s *Server) attemptSignature(ctx context.Context, in *attemptInput) (*struc
 	tenantID := httpapi.Principal(ctx).TenantID
 	otpID, err := httpapi.ParseID(in.Body.OTPID, "one-time password")
 	if err != nil {
-		// The path goes before the body: an unknown authorization is one
-		// whatever password it is asked with.
+		// Errors of the path come before errors of the body: an unknown
+		// authorization is reported first.
 		if _, unknown := s.config.Consents.Get(ctx, tenantID, id); unknown != nil {
 			return nil, unknown
 		}

@@ -2,7 +2,7 @@ package api
 
 import "tranche/internal/httpapi"
 
-// Authorization is a consent, signed or not (section 2.1).
+// Authorization is a consent, signed or not (interface 2.1).
 type Authorization struct {
 	ID             string     `json:"id" doc:"The unique id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Tenant         string     `json:"tenant" doc:"The tenant to which the authorization belongs." example:"acme"`
@@ -24,7 +24,7 @@ type Authorization struct {
 	HasSignatures  bool       `json:"hasSignatures" doc:"true if the authorization is signed."`
 }
 
-// AuthorizationCreate is what a new authorization is made of.
+// AuthorizationCreate is the content of a new authorization.
 type AuthorizationCreate struct {
 	Tenant        string     `json:"tenant" minLength:"1" maxLength:"63" doc:"The name or the id of the token's tenant. Any other tenant is rejected with 403." example:"acme"`
 	Key           string     `json:"key" minLength:"1" maxLength:"100" doc:"The kind of the authorization." example:"credit-report"`
@@ -40,8 +40,8 @@ type AuthorizationCreate struct {
 	ExpiresAt     *Timestamp `json:"expiresAt,omitempty" doc:"**[ext]** The time at which the authorization expires. Defaults to one year from now."`
 }
 
-// AuthorizationChange is what an update may say; what it leaves out stays, and
-// an empty text removes.
+// AuthorizationChange is an update. Absent members stay as they are; an empty string
+// removes a member.
 type AuthorizationChange struct {
 	Label      *string    `json:"label,omitempty" minLength:"1" maxLength:"200" doc:"The name of the authorization that the signer sees." example:"credit report inquiry"`
 	FormID     *string    `json:"formId,omitempty" maxLength:"255" doc:"The id of the form to which the authorization belongs. An empty string removes it." example:"form-17"`
@@ -52,7 +52,7 @@ type AuthorizationChange struct {
 	ExpiresAt  *Timestamp `json:"expiresAt,omitempty" doc:"The time at which the authorization expires. It must be in the future."`
 }
 
-// AuthorizationCreated answers a creation.
+// AuthorizationCreated is the answer to a creation.
 type AuthorizationCreated struct {
 	ID string `json:"id" doc:"The id of the new authorization." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 }
@@ -63,7 +63,7 @@ type AuthorizationList struct {
 	Pagination httpapi.Pagination `json:"pagination"`
 }
 
-// AuthorizationPath names an authorization; inputs with more than it embed it.
+// AuthorizationPath has the id of an authorization. Other inputs embed it.
 type AuthorizationPath struct {
 	ID string `path:"authorizationId" doc:"The id of the authorization." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 }

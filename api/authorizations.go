@@ -26,14 +26,14 @@ const authorizationExample = `{"id":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","tena
 	`"externalId":"crm-991","tags":["web"],"authorizedAt":null,"createdAt":"2026-11-21T02:09:25.123Z",` +
 	`"updatedAt":"2026-11-21T02:09:25.123Z","hasAttachments":false,"hasSignatures":false}`
 
-// authorizationsPath comes before the id in the path of an authorization.
+// authorizationsPath is the path of an authorization without its id.
 const authorizationsPath = "/v1/authorizations/"
 
-// Tag is a tag; a type of its own because Huma has no limits for the items of
-// an array of plain text.
+// Tag is a tag. It is a type of its own because Huma cannot limit the items of an array
+// of strings.
 type Tag string
 
-// Schema says how long it may be; huma.SchemaProvider.
+// Schema returns the schema with the length limit. It implements huma.SchemaProvider.
 func (Tag) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, MinLength: new(1), MaxLength: new(64)}
 }
@@ -99,8 +99,8 @@ func authorizationWriteRoutes(s *Server) {
 	}, s.deleteAuthorization)
 }
 
-// inspectAuthorizationChange also refuses null, which would be taken for a
-// removal: elsewhere it counts as absent, and what is absent here stays.
+// inspectAuthorizationChange also rejects null. Callers could expect it to remove a
+// member, but null counts as absent, and absent members stay.
 func inspectAuthorizationChange(members map[string]any) []fault.Detail {
 	details := consent.Inspect(members)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -111,12 +111,12 @@ func inspectAuthorizationChange(members map[string]any) []fault.Detail {
 	return details
 }
 
-// parse reads the id.
+// parse returns the id of the path.
 func (in *AuthorizationPath) parse() (uuid.UUID, error) {
 	return httpapi.ParseID(in.ID, "authorization")
 }
 
-// actor is who calls, for the evidence.
+// actor returns the caller for the evidence.
 func actor(ctx context.Context) consent.Actor {
 	return consent.Actor{ClientID: httpapi.Principal(ctx).ClientID, IPAddress: httpapi.CallerAddress(ctx), UserAgent: httpapi.CallerAgent(ctx)}
 }

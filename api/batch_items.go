@@ -12,7 +12,7 @@ import (
 	"tranche/queries"
 )
 
-// BatchItem is an item of a batch as lists show it.
+// BatchItem is an item of a batch in a list.
 type BatchItem struct {
 	ItemIndex      int        `json:"itemIndex" doc:"The position of the item in the batch, starting at 0." example:"41"`
 	ExecutionID    string     `json:"executionId" doc:"The id of the item's execution. The operations of executions return more about it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`

@@ -17,7 +17,7 @@ import (
 // executeBatchBodyMax is the limit of the bodies of batches in bytes.
 const executeBatchBodyMax = 20 << 20
 
-// BatchRequest is what a batch is started with (section 4.4, step 3).
+// BatchRequest is the body of execute-batch (interface 4.4).
 type BatchRequest struct {
 	Label               string      `json:"label,omitempty" maxLength:"200" doc:"A name for people. Defaults to the alias of the workflow." example:"November applications"`
 	Description         string      `json:"description,omitempty" maxLength:"2000" doc:"A description of the batch."`
@@ -32,7 +32,7 @@ type BatchInput struct {
 	RawPackageIDs []string     `json:"rawPackageIds,omitempty" maxItems:"100" doc:"The ids of packages of items. A raw package contributes its files, an output package its failed items."`
 }
 
-// BatchStarted is a batch that was accepted.
+// BatchStarted is an accepted batch.
 type BatchStarted struct {
 	ExecutionBatchID string    `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	WorkflowID       string    `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
@@ -42,7 +42,7 @@ type BatchStarted struct {
 	RawPackageID     string    `json:"rawPackageId,omitempty" doc:"**[ext]** The id of the package of the uploaded files. Absent if there are no files." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 }
 
-// BatchRecord is a batch (section 2.10).
+// BatchRecord is a batch (interface 2.10).
 type BatchRecord struct {
 	ExecutionBatchID string            `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	WorkflowID       string            `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
@@ -61,7 +61,7 @@ type BatchRecord struct {
 	UpdatedAt        Timestamp         `json:"updatedAt" doc:"The time of the last change."`
 }
 
-// BatchState is how far a batch is.
+// BatchState is the progress of a batch.
 type BatchState struct {
 	Summary BatchSummary `json:"batchItemsExecutionsSummary" doc:"The number of items by outcome. total is always the sum of completed, failed and pending."`
 }
@@ -75,19 +75,19 @@ type BatchSummary struct {
 	UnsuccessfulSources int `json:"unsuccessfulSources" doc:"The number of completed items for which a data source failed." example:"4"`
 }
 
-// BatchOutputs is what the stages of a batch gave.
+// BatchOutputs are the results of the phases of a batch.
 type BatchOutputs struct {
 	PreProcessing  BatchPreProcessingOutput  `json:"wBatchPreProcessingOutput" doc:"The result of reading and validating the items."`
 	PostProcessing BatchPostProcessingOutput `json:"wBatchPostProcessingOutput" doc:"The result of writing the output package."`
 }
 
-// BatchPreProcessingOutput is what reading the items gave.
+// BatchPreProcessingOutput is the result of reading the items.
 type BatchPreProcessingOutput struct {
 	Result              string `json:"result" doc:"pending, valid, partially_valid, or failed: followed by the reason." example:"partially_valid"`
 	ValidatedItemsCount int    `json:"validatedItemsCount" doc:"The number of items whose input matches the workflow's inputSchema." example:"1970"`
 }
 
-// BatchPostProcessingOutput is what writing the results gave.
+// BatchPostProcessingOutput is the result of writing the output.
 type BatchPostProcessingOutput struct {
 	ProcessedOutputPackageID *string  `json:"processedOutputPackageId" nullable:"true" doc:"The id of the output package of this attempt, or null until the package is complete." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
 	EarlierOutputPackageIDs  []string `json:"earlierOutputPackageIds,omitempty" doc:"**[ext]** The ids of the output packages of earlier attempts, oldest first."`
@@ -164,7 +164,7 @@ func (s *Server) executeBatch(ctx context.Context, in *executeBatchInput) (*http
 	return httpapi.NewAnswer(batchStarted(started)), nil
 }
 
-// batchSources is a request with the sources that a body names.
+// batchSources returns a request with the sources of a body.
 func batchSources(ctx context.Context, files []string, input *BatchInput) *batches.Request {
 	p := httpapi.Principal(ctx)
 	request := &batches.Request{TenantID: p.TenantID, PrincipalID: p.ClientID.String(), IsTest: p.IsSandbox, Files: files}

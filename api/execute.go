@@ -34,7 +34,7 @@ const (
 	waitSecondsMax = 60
 )
 
-// ExecutionResult is how an execution ended (section 2.3).
+// ExecutionResult is the result of an execution (interface 2.3).
 type ExecutionResult struct {
 	ExecutionID  string            `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	IsSuccess    bool              `json:"isSuccess" doc:"true if the execution completed." example:"true"`
@@ -55,7 +55,7 @@ type ExecutionFile struct {
 	Metadata      JSONObject `json:"metadata" doc:"The metadata that the workflow attached to the file."`
 }
 
-// ExecutionNotice is a remark on a run (decisions 5.8).
+// ExecutionNotice is a remark about a run (decisions 5.8).
 type ExecutionNotice struct {
 	Code      string    `json:"code" doc:"A code for the event." example:"EXTERNAL_SERVICE_ERROR"`
 	Level     string    `json:"level" enum:"info,warning,error" doc:"The severity." example:"warning"`
@@ -65,7 +65,7 @@ type ExecutionNotice struct {
 	CreatedAt Timestamp `json:"createdAt" doc:"The time of the event."`
 }
 
-// ExecutionAccepted is an execution that goes on (section 2.4).
+// ExecutionAccepted is an execution that has not ended (interface 2.4).
 type ExecutionAccepted struct {
 	ExecutionID string    `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status      string    `json:"status" enum:"pending,running" doc:"pending if the execution is queued, running if it began while the request waited." example:"pending"`
@@ -112,7 +112,7 @@ func executeRoutes(s *Server) {
 	}, httpapi.KeyConflicts{OtherRequest: fault.Unprocessable, InProgress: fault.Conflict}, s.execute, s.replayExecution)
 }
 
-// Resolve makes Prefer the list that all fields of that name form (RFC 9110, 5.3);
+// Resolve joins all Prefer headers into one list (RFC 9110, 5.3). It implements
 // huma.Resolver.
 func (in *executeInput) Resolve(ctx huma.Context) []error {
 	r, _ := humachi.Unwrap(ctx)
@@ -120,7 +120,7 @@ func (in *executeInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// execute runs a workflow for one subject.
+// execute runs a workflow for one borrower.
 func (s *Server) execute(ctx context.Context, in *executeInput) (*executeOutput, error) {
 	prefer, err := parsePrefer(in.Prefer)
 	if err != nil {
@@ -179,13 +179,13 @@ func (s *Server) replayExecution(ctx context.Context, in *executeInput, stored i
 		}
 	}
 	if prefer, err := parsePrefer(in.Prefer); err == nil && prefer.async == (out.Status == http.StatusAccepted) {
-		out.Preference = prefer.applied() // only if the answer is what the repeated request prefers
+		out.Preference = prefer.applied() // the stored answer has the form that the repeated request prefers
 	}
 	return out, nil
 }
 
-// runOrStart finds the workflow, checks the input and runs it; once more if the
-// workflow's record has changed since it was last looked up.
+// runOrStart finds the workflow, checks the input and runs it. It tries again once if
+// the cached workflow is no longer active.
 func (s *Server) runOrStart(
 	ctx context.Context, in *executeInput, input map[string]any, request execution.Request, prefer preference,
 ) (execution.Execution, error) {
@@ -244,7 +244,7 @@ func executionAccepted(e *execution.Execution) *ExecutionAccepted {
 	return &ExecutionAccepted{ExecutionID: e.ID.String(), Status: string(e.Status), CreatedAt: stamp(e.CreatedAt)}
 }
 
-// executionRequest takes what the call says beside the input.
+// executionRequest returns the request with all parameters except the input.
 func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execution.Request, error) {
 	p := httpapi.Principal(ctx)
 	r := execution.Request{
@@ -261,7 +261,7 @@ func (s *Server) executionRequest(ctx context.Context, in *executeInput) (execut
 	return r, err
 }
 
-// rescored reads the parameter rescore-of, which names an execution of the tenant.
+// rescored parses the parameter rescore-of: the id of an execution of the tenant.
 func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) {
 	id, err := httpapi.ParseID(text, "execution")
 	exists := false
@@ -277,8 +277,7 @@ func (s *Server) rescored(ctx context.Context, text string) (*uuid.UUID, error) 
 	return &id, nil
 }
 
-// nameWholeBody gives the details that are about the input as a whole the name
-// that it has in every other error.
+// nameWholeBody sets the field of details about the input as a whole.
 func nameWholeBody(details []fault.Detail) {
 	for i := range details {
 		if details[i].Field == "" {
@@ -287,7 +286,7 @@ func nameWholeBody(details []fault.Detail) {
 	}
 }
 
-// parseTags reads the parameter tags, a comma list.
+// parseTags parses the parameter tags, a comma-separated list.
 func parseTags(text string) ([]string, error) {
 	var tags []string
 	for tag := range strings.SplitSeq(text, ",") {
@@ -305,18 +304,18 @@ func parseTags(text string) ([]string, error) {
 	return tags, nil
 }
 
-// preference is what a Prefer header asks for (RFC 7240).
+// preference is the content of a Prefer header (RFC 7240).
 type preference struct {
 	async bool
-	wait  time.Duration // 0: until the result is there
+	wait  time.Duration // 0 means no limit
 }
 
-// parsePrefer reads the header; preferences it does not know are passed over,
-// and those that come again, as section 2 of the RFC wants.
+// parsePrefer parses the header. It ignores unknown and repeated preferences
+// (RFC 7240, 2).
 func parsePrefer(header string) (preference, error) {
 	var p preference
 	for part := range strings.SplitSeq(header, ",") {
-		part, _, _ = strings.Cut(part, ";") // parameters, of which none is known
+		part, _, _ = strings.Cut(part, ";") // parameters are ignored
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "respond-async":
@@ -346,7 +345,7 @@ func (p preference) applied() string {
 	}
 }
 
-// executionResult is the answer for a result.
+// executionResult returns the answer for a result.
 func (s *Server) executionResult(ctx context.Context, id uuid.UUID, r *execution.Result) (ExecutionResult, error) {
 	files, notices, err := s.resultFiles(ctx, id, r.Attachments)
 	return ExecutionResult{

@@ -17,7 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// Execution is an execution as lists show it (section 2.6).
+// Execution is an execution in a list (interface 2.6).
 type Execution struct {
 	ID              string          `json:"id" doc:"The unique id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	PrincipalID     string          `json:"principalId" doc:"The id of the client that started the execution, or schedule: followed by the workflow's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01"`
@@ -38,7 +38,7 @@ type Execution struct {
 	CreatedAt       Timestamp       `json:"createdAt" doc:"The time of creation."`
 }
 
-// ExecutionBatch is an execution's place in a batch (decisions 5.8).
+// ExecutionBatch is the position of an execution in a batch (decisions 5.8).
 type ExecutionBatch struct {
 	ExecutionBatchID string `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	Label            string `json:"label" doc:"A name for people." example:"November applications"`
@@ -132,8 +132,8 @@ func (s *Server) getExecution(ctx context.Context, in *executionInput) (*executi
 	return &executionGetOutput{Body: executionRecord(&row)}, nil
 }
 
-// executionListParams reads the filters; matchable is false where they name a
-// workflow that does not exist.
+// executionListParams parses the filters. matchable is false if they name a workflow that
+// does not exist.
 func (s *Server) executionListParams(ctx context.Context, in *executionListInput) (p queries.ExecutionListParams, matchable bool, err error) {
 	p = queries.ExecutionListParams{
 		TenantID: httpapi.Principal(ctx).TenantID, BillableID: in.BillableID, BorrowerID: in.BorrowerID, Status: in.Status,
@@ -155,16 +155,16 @@ func (s *Server) executionListParams(ctx context.Context, in *executionListInput
 	return p, true, err
 }
 
-// parseDates reads date-from and date-to.
+// parseDates parses date-from and date-to.
 func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 	var details []fault.Detail
 	for _, bound := range []struct {
 		field, text       string
-		wholeDay, instant time.Duration // what is added to a date and to a time
+		wholeDay, instant time.Duration // added to a date or to a time
 		to                *time.Time
 	}{
 		{"date-from", in.DateFrom, 0, 0, &p.CreatedFrom},
-		{"date-to", in.DateTo, 24 * time.Hour, time.Microsecond, &p.CreatedBefore}, // a microsecond is the database's least step
+		{"date-to", in.DateTo, 24 * time.Hour, time.Microsecond, &p.CreatedBefore}, // the resolution of the database is a microsecond
 	} {
 		if bound.text == "" {
 			continue
@@ -183,9 +183,9 @@ func parseDates(in *executionListInput, p *queries.ExecutionListParams) error {
 	return nil
 }
 
-// workflowsOf finds the workflows that the filters name: an execution's alias,
-// version and type are those of its workflow. Nil means any; not matchable that
-// there is none.
+// workflowsOf returns the ids of the workflows that the filters name, because the alias,
+// version and type of an execution are those of its workflow. Nil means any workflow.
+// matchable is false if there is no such workflow.
 func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids []uuid.UUID, matchable bool, err error) {
 	if in.WorkflowID == "" && in.WorkflowAlias == "" && in.WorkflowVersion == "" && in.WorkflowType == "" {
 		return nil, true, nil
@@ -211,7 +211,7 @@ func (s *Server) workflowsOf(ctx context.Context, in *executionListInput) (ids [
 	return ids, len(ids) > 0, postgres.Translate(err)
 }
 
-// executionSearch is what a search text may match.
+// executionSearch returns the conditions for a search text.
 func (s *Server) executionSearch(ctx context.Context, text string) (*queries.ExecutionSearch, error) {
 	search := &queries.ExecutionSearch{Text: text}
 	search.FirstID, search.LastID = idsBeginning(text)
@@ -222,8 +222,8 @@ func (s *Server) executionSearch(ctx context.Context, text string) (*queries.Exe
 	return search, postgres.Translate(err)
 }
 
-// idsBeginning bounds the ids whose text begins with prefix; both are uuid.Nil
-// if none can.
+// idsBeginning returns the first and the last id whose text begins with prefix. Both are
+// uuid.Nil if there is none.
 func idsBeginning(prefix string) (first, last uuid.UUID) {
 	const least, greatest = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	prefix = strings.ToLower(prefix)

@@ -16,7 +16,7 @@ import (
 	"tranche/queries"
 )
 
-// ExecutionInput is what an execution was started with (section 2.7).
+// ExecutionInput is the input of an execution (interface 2.7).
 type ExecutionInput struct {
 	ID              string    `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	WorkflowID      string    `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
@@ -26,7 +26,7 @@ type ExecutionInput struct {
 	CreatedAt       Timestamp `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
-// ExecutionState is how far an execution and each of its tasks is (decisions 5.6).
+// ExecutionState is the state of an execution and its tasks (decisions 5.6).
 type ExecutionState struct {
 	ExecutionID string          `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status      string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"failed"`
@@ -38,7 +38,7 @@ type ExecutionState struct {
 	Tasks       []ExecutionTask `json:"tasks" doc:"The tasks in the order of the definition. A running execution stores them before each call to another service, and the response shows the last stored state."`
 }
 
-// ExecutionTask is how far a task is.
+// ExecutionTask is the state of a task.
 type ExecutionTask struct {
 	TaskID      string              `json:"taskId" doc:"The id of the task." example:"score"`
 	Name        string              `json:"name,omitempty" doc:"A name for people." example:"Ask the bureau"`
@@ -56,7 +56,7 @@ type ExecutionTask struct {
 	Children    []ExecutionTask     `json:"children,omitempty" doc:"The tasks of the nested graph, run by run. A for-each has those of the first 100 items and of all items that have not completed; a loop has those of the last iteration. Outputs are available only while the nested run is in progress."`
 }
 
-// ExecutionTaskError is why a task failed.
+// ExecutionTaskError is the error of a task.
 type ExecutionTaskError struct {
 	Code       string `json:"code" doc:"The class of the error." example:"EXTERNAL_SERVICE_ERROR"`
 	Message    string `json:"message" doc:"A description of the event for people." example:"the service answered 503"`
@@ -135,7 +135,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 		}
 		var output map[string]any
 		decoder := json.NewDecoder(bytes.NewReader(result.Output))
-		decoder.UseNumber() // and not exactjson, whose limit of depth is for what callers send
+		decoder.UseNumber() // exactjson would limit the depth, which is a limit for requests
 		if err := decoder.Decode(&output); err != nil {
 			return nil, fmt.Errorf("read the output of execution %s: %w", id, err)
 		}
@@ -150,7 +150,7 @@ func (s *Server) getExecutionState(ctx context.Context, in *executionInput) (*ex
 	}}, nil
 }
 
-// taskView shows the tasks of an execution.
+// taskView converts the tasks of an execution.
 type taskView struct {
 	plan       *workflow.Plan
 	withOutput bool
@@ -164,16 +164,16 @@ func (v taskView) tasks(graph *workflow.Graph, states []engine.TaskState) []Exec
 	return tasks
 }
 
-// children are the tasks of the nested runs of a task that are kept.
+// children returns the tasks of the stored nested runs of a task.
 func (v taskView) children(task *workflow.Task, nested *engine.Nested) []ExecutionTask {
 	graph := v.plan.NestedGraph(task.Nest)
 	var children []ExecutionTask
 	for _, frame := range nested.Frames {
 		if graph == nil || len(frame.Tasks) != len(graph.Tasks) {
-			continue // its workflow is gone, or only its result is kept
+			continue // its workflow was deleted, or only its result is stored
 		}
 		run := v
-		run.withOutput = v.withOutput && frame.Status != engine.StatusCompleted // which keeps its result only
+		run.withOutput = v.withOutput && frame.Status != engine.StatusCompleted // a completed run has no outputs of tasks
 		for _, child := range run.tasks(graph, frame.Tasks) {
 			if task.Nest.Kind != workflow.NestOnce {
 				child.Index = new(frame.Index)

@@ -17,8 +17,8 @@ import (
 	"tranche/queries"
 )
 
-// ExecutionOutput is the result of an ended execution with what it belongs to
-// (sections 2.8 and 4.3 in one, decisions 5.5).
+// ExecutionOutput is the result of an execution and its workflow (interface 2.8 and 4.3,
+// decisions 5.5).
 type ExecutionOutput struct {
 	ID              string            `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	BillableID      string            `json:"billableId,omitempty" doc:"The id for billing."`
@@ -40,7 +40,7 @@ type ExecutionOutput struct {
 	CreatedAt       Timestamp         `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
-// ExecutionStatus is how far an execution is (section 2.5).
+// ExecutionStatus is the progress of an execution (interface 2.5).
 type ExecutionStatus struct {
 	ExecutionID    string     `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"completed"`
@@ -131,7 +131,7 @@ func (s *Server) getExecutionStatus(ctx context.Context, in *executionInput) (*e
 	return &executionStatusOutput{Body: status}, nil
 }
 
-// executionID reads the id of a path; one of the wrong form is unknown.
+// executionID parses the id of a path. An id of the wrong form is fault.NotFound.
 func executionID(ctx context.Context, text string) (uuid.UUID, error) {
 	id, err := httpapi.ParseID(text, "execution")
 	if err == nil {

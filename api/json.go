@@ -12,34 +12,33 @@ import (
 	"tranche/internal/exactjson"
 )
 
-// JSON is any JSON value with its numbers' exact text, in requests and
-// answers; the value is one of package exactjson.
+// JSON is any JSON value, as an exactjson value. Numbers keep their exact text.
 type JSON struct{ Value any }
 
-// UnmarshalJSON reads the value exactly.
+// UnmarshalJSON decodes the value exactly.
 func (j *JSON) UnmarshalJSON(text []byte) error {
 	value, err := exactjson.Decode(text)
 	j.Value = value
 	return err
 }
 
-// MarshalJSON writes the value exactly.
+// MarshalJSON encodes the value exactly.
 func (j JSON) MarshalJSON() ([]byte, error) { return exactjson.Encode(j.Value) }
 
-// Schema says that it may be anything; huma.SchemaProvider.
+// Schema returns the schema of any value. It implements huma.SchemaProvider.
 func (JSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
-// JSONObject is an object of any members with their exact text.
+// JSONObject is an object with any members. Numbers keep their exact text.
 type JSONObject struct{ Members map[string]any }
 
-// UnmarshalJSON reads the members exactly; null leaves them nil.
+// UnmarshalJSON decodes the members exactly. null sets them to nil.
 func (o *JSONObject) UnmarshalJSON(text []byte) error {
 	value, err := exactjson.Decode(text)
 	o.Members, _ = value.(map[string]any)
 	return err
 }
 
-// MarshalJSON writes the members exactly; an object without any is {}.
+// MarshalJSON encodes the members exactly. Nil members are {}.
 func (o JSONObject) MarshalJSON() ([]byte, error) {
 	if o.Members == nil {
 		return []byte("{}"), nil
@@ -47,47 +46,47 @@ func (o JSONObject) MarshalJSON() ([]byte, error) {
 	return exactjson.Encode(o.Members)
 }
 
-// Schema says that it is an object; huma.SchemaProvider.
+// Schema returns the schema of an object. It implements huma.SchemaProvider.
 func (JSONObject) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
-// RawJSON is any JSON value with its text kept as it was written.
+// RawJSON is the text of any JSON value.
 type RawJSON json.RawMessage
 
-// UnmarshalJSON keeps the text; null leaves it empty.
+// UnmarshalJSON copies the text. null is empty.
 func (j *RawJSON) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(j), text) }
 
-// MarshalJSON writes the text; an empty one is null.
+// MarshalJSON returns the text. Empty text is null.
 func (j RawJSON) MarshalJSON() ([]byte, error) { return textOr(j, "null"), nil }
 
-// Schema says that it may be anything; huma.SchemaProvider.
+// Schema returns the schema of any value. It implements huma.SchemaProvider.
 func (RawJSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
-// RawObject is an object of any members with its text kept as it was written.
+// RawObject is the text of an object with any members.
 type RawObject json.RawMessage
 
-// UnmarshalJSON keeps the text; null leaves it empty.
+// UnmarshalJSON copies the text. null is empty.
 func (o *RawObject) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(o), text) }
 
-// MarshalJSON writes the text; an empty one is {}.
+// MarshalJSON returns the text. Empty text is {}.
 func (o RawObject) MarshalJSON() ([]byte, error) { return textOr(o, "{}"), nil }
 
-// Schema says that it is an object; huma.SchemaProvider.
+// Schema returns the schema of an object. It implements huma.SchemaProvider.
 func (RawObject) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
-// RawArray is an array of T with its text kept as it was written.
+// RawArray is the text of an array of T.
 type RawArray[T any] json.RawMessage
 
-// UnmarshalJSON keeps the text; null leaves it empty.
+// UnmarshalJSON copies the text. null is empty.
 func (a *RawArray[T]) UnmarshalJSON(text []byte) error { return keepText((*[]byte)(a), text) }
 
-// MarshalJSON writes the text; an empty one is [].
+// MarshalJSON returns the text. Empty text is [].
 func (a RawArray[T]) MarshalJSON() ([]byte, error) { return textOr(a, "[]"), nil }
 
-// Schema says that it is an array of T; huma.SchemaProvider.
+// Schema returns the schema of an array of T. It implements huma.SchemaProvider.
 func (RawArray[T]) Schema(registry huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: registry.Schema(reflect.TypeFor[T](), true, "")}
 }
@@ -108,11 +107,10 @@ func textOr(text []byte, otherwise string) []byte {
 	return text
 }
 
-// Integer is an integer in requests, however it is written: 60, 60.0, 6e1.
+// Integer is an integer in requests in any notation: 60, 60.0 or 6e1.
 type Integer int
 
-// UnmarshalJSON reads an integer, which the body has been checked to have here; null
-// leaves it as it is.
+// UnmarshalJSON decodes an integer, which has been validated. null changes nothing.
 func (i *Integer) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
@@ -125,14 +123,13 @@ func (i *Integer) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Timestamp is a time as the API writes it: RFC 3339, UTC, milliseconds
-// (decisions 1.2).
+// Timestamp is a time in RFC 3339, in UTC with milliseconds (decisions 1.2).
 type Timestamp struct{ time.Time }
 
-// stamp returns t as the API writes it.
+// stamp returns t as a Timestamp.
 func stamp(t time.Time) Timestamp { return Timestamp{t} }
 
-// stampOrNil is stamp for a time that is nil where it is absent.
+// stampOrNil is like stamp for a time that may be nil.
 func stampOrNil(t *time.Time) *Timestamp {
 	if t == nil {
 		return nil
@@ -140,7 +137,7 @@ func stampOrNil(t *time.Time) *Timestamp {
 	return &Timestamp{*t}
 }
 
-// stampOrAbsent is stamp for a time that is zero where it is absent.
+// stampOrAbsent is like stamp for a time that may be zero.
 func stampOrAbsent(t time.Time) *Timestamp {
 	if t.IsZero() {
 		return nil
@@ -148,21 +145,21 @@ func stampOrAbsent(t time.Time) *Timestamp {
 	return &Timestamp{t}
 }
 
-// readsLike reports whether the API writes t and another time alike, so that a caller
-// who repeats what was answered says nothing new.
+// readsLike reports whether t and other have the same text in the API. A caller that
+// sends back a time from an answer then changes nothing.
 func (t Timestamp) readsLike(other time.Time) bool {
 	return t.Truncate(time.Millisecond).Equal(other.Truncate(time.Millisecond))
 }
 
-// MarshalJSON writes the time.
+// MarshalJSON encodes the time.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(exactjson.FormatTime(t.Time))
 }
 
-// UnmarshalJSON reads any RFC 3339 time.
+// UnmarshalJSON decodes any RFC 3339 time.
 func (t *Timestamp) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &t.Time) }
 
-// Schema says that it is a date-time; huma.SchemaProvider.
+// Schema returns the schema of a date-time. It implements huma.SchemaProvider.
 func (Timestamp) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Examples: []any{"2026-11-21T02:09:25.123Z"}}
 }

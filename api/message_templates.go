@@ -11,10 +11,10 @@ import (
 	"tranche/internal/identity"
 )
 
-// templateIDPattern is what the id of a message template looks like.
+// templateIDPattern matches the ids of message templates.
 var templateIDPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// MessageTemplate is a message with places to fill in.
+// MessageTemplate is a message with placeholders.
 type MessageTemplate struct {
 	ID        string     `json:"id" doc:"The id, which templateId refers to." example:"default"`
 	Subject   string     `json:"subject" doc:"The subject of an email." example:"Your code for {{label}}"`
@@ -23,13 +23,13 @@ type MessageTemplate struct {
 	UpdatedAt *Timestamp `json:"updatedAt,omitempty" doc:"The time of the last change. Absent for the built-in template default."`
 }
 
-// MessageTemplateWrite is what a template is made of.
+// MessageTemplateWrite is the content of a template.
 type MessageTemplateWrite struct {
 	Subject string `json:"subject" minLength:"1" maxLength:"200" doc:"The subject of an email: one line without control characters. It may contain the same placeholders as text." example:"Your code for {{label}}"`
 	Text    string `json:"text" minLength:"1" maxLength:"2000" doc:"The message as plain text. It must contain the placeholder {{code}} and may contain {{expiresInMinutes}} and {{label}}." example:"Your code: {{code}}"`
 }
 
-// MessageTemplatePath names a template; inputs with more than it embed it.
+// MessageTemplatePath has the id of a template. Other inputs embed it.
 type MessageTemplatePath struct {
 	ID string `path:"templateId" doc:"The id of the template. It matches ^[a-z0-9][a-z0-9_-]{0,63}$." example:"default"`
 }
@@ -73,7 +73,7 @@ func messageTemplateRoutes(s *Server) {
 	}, s.deleteMessageTemplate)
 }
 
-// checkTemplateID answers an id of the wrong form like an unknown one.
+// checkTemplateID returns fault.NotFound for an id of the wrong form.
 func checkTemplateID(id string) error {
 	if !templateIDPattern.MatchString(id) {
 		return fault.New(fault.NotFound, "there is no such message template")

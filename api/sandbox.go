@@ -10,8 +10,8 @@ import (
 	"tranche/queries"
 )
 
-// A client of the sandbox makes test executions only (decisions 2.4): nor does
-// it run again, pause, end or signal what is no test, though it may read it.
+// A sandbox client creates test executions only. It can read executions and batches that
+// are not tests, but it cannot retry, pause, cancel or signal them (decisions 2.4).
 
 func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error {
 	p := httpapi.Principal(ctx)

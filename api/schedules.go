@@ -10,32 +10,32 @@ import (
 	"tranche/internal/schedule"
 )
 
-// ScheduleTimes is when a schedule runs (section 2.11).
+// ScheduleTimes are the times of a schedule (interface 2.11).
 type ScheduleTimes struct {
 	Cron          string  `json:"cron" maxLength:"500" doc:"Five fields separated by spaces: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). A field is *, a value, a range such as 1-5, or a comma-separated list of these. * and ranges may have a step, such as */15. If neither day field is *, a day matches if one of the two fields matches. If one of them is *, the other one decides." example:"30 6 * * mon-fri"`
 	UTCDeltaHours Integer `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"The offset from UTC in hours of the time zone in which cron is evaluated. Defaults to 0." example:"-5"`
 }
 
-// ScheduleRequest is what slot schedule is configured with.
+// ScheduleRequest configures the schedule of executions.
 type ScheduleRequest struct {
 	ScheduleTimes
 	Input *JSONObject `json:"input,omitempty" doc:"**[ext]** The input of each execution. Defaults to {}. It must match the workflow's inputSchema."`
 }
 
-// BatchScheduleRequest is what slot scheduleBatch is configured with.
+// BatchScheduleRequest configures the schedule of batches.
 type BatchScheduleRequest struct {
 	ScheduleTimes
 	BatchScheduleContent
 }
 
-// BatchScheduleContent is what a scheduled batch is made of.
+// BatchScheduleContent is the content of a scheduled batch.
 type BatchScheduleContent struct {
 	Label               string      `json:"label,omitempty" maxLength:"200" doc:"**[ext]** A name of the batches for people. Defaults to the alias of the workflow." example:"Nightly re-scoring"`
 	AttachmentFileNames []string    `json:"attachmentFileNames,omitempty" maxItems:"100" doc:"**[ext]** The fileName values of uploaded files that contain items."`
 	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"**[ext]** Items, input that all items share, and packages of items."`
 }
 
-// ConfigureSchedules names the slots to set.
+// ConfigureSchedules has the schedules to set.
 type ConfigureSchedules struct {
 	WorkflowID    string                `json:"workflowId" doc:"The id of an active workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Schedule      *ScheduleRequest      `json:"schedule,omitempty" doc:"The schedule of executions."`
@@ -60,33 +60,33 @@ type BatchScheduleRecord struct {
 	BatchScheduleContent
 }
 
-// Schedules are the slots of a workflow that are configured.
+// Schedules are the schedules of a workflow.
 type Schedules struct {
 	WorkflowID    string               `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Schedule      *ScheduleRecord      `json:"schedule,omitempty" doc:"The schedule of executions. Absent if there is none."`
 	ScheduleBatch *BatchScheduleRecord `json:"scheduleBatch,omitempty" doc:"The schedule of batches. Absent if there is none."`
 }
 
-// DeleteSchedules names the slots to delete.
+// DeleteSchedules selects the schedules to delete.
 type DeleteSchedules struct {
 	WorkflowID    string `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Schedule      *bool  `json:"schedule,omitempty" doc:"true deletes the schedule of executions." example:"true"`
 	ScheduleBatch *bool  `json:"scheduleBatch,omitempty" doc:"true deletes the schedule of batches." example:"false"`
 }
 
-// DeletedSchedules says which slots were deleted.
+// DeletedSchedules lists the deleted schedules.
 type DeletedSchedules struct {
 	WorkflowID       string   `json:"workflowId" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	SchedulesDeleted []string `json:"schedulesDeleted" enum:"schedule,scheduleBatch" doc:"The schedules that were deleted."`
 }
 
-// ScheduleOverview is a workflow's schedules and their history.
+// ScheduleOverview has the schedules of a workflow and their last firings.
 type ScheduleOverview struct {
 	Schedules
 	Firings []ScheduleFiring `json:"firings" doc:"The last 20 firings of both schedules, newest first."`
 }
 
-// ScheduleFiring is one time at which a schedule was due.
+// ScheduleFiring is a firing of a schedule.
 type ScheduleFiring struct {
 	Slot             string    `json:"slot" enum:"schedule,scheduleBatch" doc:"The schedule that fired."`
 	ScheduledAt      Timestamp `json:"scheduledAt" doc:"The scheduled time."`
@@ -133,7 +133,7 @@ func scheduleRoutes(s *Server) {
 		Category:        identity.LimitManagement,
 		RequestExample:  `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedule":true}`,
 		ResponseExample: `{"workflowId":"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11","schedulesDeleted":["schedule"]}`,
-		Inspect:         noSlot,
+		Inspect:         inspectSlots,
 		Errors:          []int{http.StatusNotFound},
 	}, s.deleteSchedules)
 	httpapi.Register(s.http, httpapi.Operation{
@@ -147,8 +147,7 @@ func scheduleRoutes(s *Server) {
 	}, s.getSchedules)
 }
 
-// inspectSchedules finds cron expressions that are none, and a body that names
-// no slot.
+// inspectSchedules reports invalid cron expressions and a body without a schedule.
 func inspectSchedules(members map[string]any) []fault.Detail {
 	var details []fault.Detail
 	for _, slot := range []schedule.Slot{schedule.Single, schedule.Batch} {
@@ -159,11 +158,11 @@ func inspectSchedules(members map[string]any) []fault.Detail {
 			}
 		}
 	}
-	return append(details, noSlot(members)...)
+	return append(details, inspectSlots(members)...)
 }
 
-// noSlot finds a body that names no slot.
-func noSlot(members map[string]any) []fault.Detail {
+// inspectSlots reports a body without a schedule.
+func inspectSlots(members map[string]any) []fault.Detail {
 	if members[string(schedule.Single)] != nil || members[string(schedule.Batch)] != nil {
 		return nil
 	}
@@ -227,7 +226,7 @@ func (s *Server) getSchedules(ctx context.Context, in *workflowInput) (*schedule
 	return out, nil
 }
 
-// scheduleSettings are the slots that a body names.
+// scheduleSettings returns the schedules of a body.
 func scheduleSettings(body *ConfigureSchedules) []schedule.Setting {
 	var settings []schedule.Setting
 	if single := body.Schedule; single != nil {
@@ -254,8 +253,8 @@ func scheduleSettings(body *ConfigureSchedules) []schedule.Setting {
 	return settings
 }
 
-// schedules is the answer for the schedules of a workflow. What runs are made of
-// is payload, and shown to those who may see it.
+// schedules returns the answer for the schedules of a workflow. Only tokens that may read
+// inputs receive the input of the runs.
 func schedules(workflowID string, configured []schedule.Schedule, p identity.Principal) Schedules {
 	answer := Schedules{WorkflowID: workflowID}
 	showsData := p.Has(identity.ScopeExecutionsData)
@@ -278,7 +277,7 @@ func schedules(workflowID string, configured []schedule.Schedule, p identity.Pri
 	return answer
 }
 
-// batchInputOf is the workflowInput of a scheduled batch; nil where it has none.
+// batchInputOf returns the workflowInput of a scheduled batch, or nil.
 func batchInputOf(c *schedule.BatchContent) *BatchInput {
 	if len(c.Items)+len(c.Packages) == 0 && c.CustomInput == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"tranche/internal/secret"
 )
 
-// Secret is what may be told of a secret; its value never is.
+// Secret describes a secret without its value.
 type Secret struct {
 	Name      string    `json:"name" doc:"The name that tasks refer to." example:"bureau-key"`
 	Hosts     []string  `json:"hosts" doc:"The hosts to which the value may be sent." example:"[\"api.bureau.example\"]"`
@@ -17,7 +17,7 @@ type Secret struct {
 	UpdatedAt Timestamp `json:"updatedAt" doc:"The time of the last change."`
 }
 
-// SecretRequest is a value and where it may go.
+// SecretRequest is a value and the hosts to which it may be sent.
 type SecretRequest struct {
 	Value string   `json:"value" minLength:"8" maxLength:"8192" doc:"The value. It cannot be read back." example:"k-3f6e0d6c1a11"`
 	Hosts []string `json:"hosts" minItems:"1" maxItems:"20" doc:"The hosts to which the value may be sent. Add the port if it is not the default port." example:"[\"api.bureau.example\"]"`

@@ -22,7 +22,7 @@ type SignalRequest struct {
 	Payload JSON   `json:"payload,omitzero" doc:"The output of the task. It must match the schema of the task. Defaults to null."`
 }
 
-// SignalAccepted says that a signal was taken.
+// SignalAccepted is the answer to a signal.
 type SignalAccepted struct {
 	ExecutionID string `json:"executionId" doc:"The id of the execution that continues." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 }
@@ -93,8 +93,7 @@ func (s *Server) answerCallback(ctx context.Context, in *callbackInput) (*signal
 	return out, ofCallback(err)
 }
 
-// ofCallback names the places of a payload's faults as who answers a callback wrote
-// them: it is the body.
+// ofCallback renames the fields of details: the body of a callback is the payload.
 func ofCallback(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

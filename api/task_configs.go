@@ -11,9 +11,9 @@ import (
 	"tranche/internal/workflow"
 )
 
-// taskConfigs publishes the schema of every task type's config: as components,
-// and by type at the task of a definition. They are made of the code that reads
-// configs, which is what validates them.
+// taskConfigs adds the schema of the config of every task type to the components, and a
+// map from type to schema to WorkflowTask. The schemas are derived from the code that
+// decodes and validates configs.
 func (s *Server) taskConfigs() {
 	registry := s.http.Schemas()
 	definition, found := registry.Map()["WorkflowTask"]
@@ -30,7 +30,7 @@ func (s *Server) taskConfigs() {
 	definition.Extensions = map[string]any{"x-config-by-type": configs}
 }
 
-// configName is the component of a type: HttpRequestConfig for http-request.
+// configName returns the component of a type: HttpRequestConfig for http-request.
 func configName(kind string) string {
 	var name strings.Builder
 	for word := range strings.SplitSeq(kind, "-") {

@@ -16,7 +16,7 @@ type TokenRequest struct {
 	Secret   string `json:"secret" minLength:"1" maxLength:"255" doc:"One of the secrets of the client." example:"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"`
 }
 
-// TokenAnswer is both documented shapes of the answer in one (decisions 2.1).
+// TokenAnswer has the members of both documented answers (decisions 2.1).
 type TokenAnswer struct {
 	AccessToken  string `json:"accessToken" doc:"The access token: a JWT (RFC 9068, ES256) for the Authorization header of all other requests."`
 	RefreshToken string `json:"refreshToken" doc:"An opaque token that you can exchange for a new access token without the credentials of the client."`
@@ -24,7 +24,7 @@ type TokenAnswer struct {
 	ExpiresAt    string `json:"expiresAt" doc:"The time at which the access token expires, as an HTTP-date." example:"Sun, 22 Nov 2026 02:09:25 GMT"`
 }
 
-// JSONWebKeySet is the set of keys that access tokens are signed with (RFC 7517).
+// JSONWebKeySet has the public keys of access tokens (RFC 7517).
 type JSONWebKeySet struct {
 	Keys []JSONWebKey `json:"keys" doc:"The key that signs new tokens, and the keys whose tokens are still valid."`
 }

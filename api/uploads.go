@@ -9,7 +9,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// UploadAddress is where a file can be put (section 4.4, step 1).
+// UploadAddress is a signed URL for an upload (interface 4.4).
 type UploadAddress struct {
 	SignedURL    string    `json:"signedUrl" doc:"Send the file in a PUT request to this URL before expiresAt. No bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=…"`
 	FileName     string    `json:"fileName" doc:"The stored name. Use it in attachmentFileNames." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`
@@ -68,7 +68,7 @@ func (s *Server) generateUploadAddress(ctx context.Context, in *uploadAddressInp
 	}}, nil
 }
 
-// StoredAttachment is a file whose bytes are complete.
+// StoredAttachment is a file whose upload is complete.
 type StoredAttachment struct {
 	AttachmentID string `json:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	FileName     string `json:"fileName" doc:"The stored name." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`

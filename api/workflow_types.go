@@ -2,7 +2,7 @@ package api
 
 import "tranche/internal/httpapi"
 
-// WorkflowItem is a workflow in lists and in the answer to its creation.
+// WorkflowItem is a workflow in a list or in the answer to its creation.
 type WorkflowItem struct {
 	ID            string     `json:"id" doc:"The unique id of this version." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Name          string     `json:"name" doc:"A name for people." example:"Pre-qualification"`
@@ -18,7 +18,7 @@ type WorkflowItem struct {
 	ArchivedAt    *Timestamp `json:"archivedAt,omitempty" doc:"The time of archiving."`
 }
 
-// WorkflowDetail is a whole workflow.
+// WorkflowDetail is a workflow with its definition.
 type WorkflowDetail struct {
 	WorkflowItem
 	ExecutionMode  string                 `json:"executionMode,omitempty" enum:"sync,async" doc:"**[ext]** sync if execute waits for the result, async if it does not. Absent if the definition does not set it." example:"sync"`
@@ -28,7 +28,7 @@ type WorkflowDetail struct {
 	Edges          RawArray[WorkflowEdge] `json:"edges" doc:"The edges of the graph."`
 }
 
-// WorkflowDefinition is what a caller writes of the graph and its terms.
+// WorkflowDefinition is the graph of a workflow and its settings in a request.
 type WorkflowDefinition struct {
 	ExecutionMode  string                 `json:"executionMode,omitempty" enum:"sync,async" doc:"**[ext]** sync if execute waits for the result, async if it does not. Defaults to sync, or to async if the graph has a task that waits." example:"sync"`
 	TimeoutSeconds *Integer               `json:"timeoutSeconds,omitempty" minimum:"1" maximum:"2592000" doc:"**[ext]** The time limit of an execution in seconds. With sync it defaults to 60 and is at most 300. With async it defaults to 86400 and is at most 2592000 (30 days)." example:"60"`
@@ -45,13 +45,13 @@ type WorkflowTask struct {
 	Config RawObject `json:"config,omitempty" doc:"The settings of the task. The members depend on the type. Strings are templates, such as {{ input.amount }}."`
 }
 
-// WorkflowEdge leads from one task to another.
+// WorkflowEdge connects two tasks.
 type WorkflowEdge struct {
 	Source string `json:"source" doc:"The id of a task, or start." example:"start"`
 	Target string `json:"target" doc:"The id of a task." example:"score"`
 }
 
-// WorkflowCreate is what a new workflow is made of.
+// WorkflowCreate is the content of a new workflow.
 type WorkflowCreate struct {
 	Name        string `json:"name" minLength:"1" maxLength:"200" doc:"A name for people." example:"Pre-qualification"`
 	Alias       string `json:"alias" pattern:"^[a-z0-9][a-z0-9_-]{0,63}$" doc:"The name that execute requests use. It must be new." example:"pre-qualification"`
@@ -60,14 +60,14 @@ type WorkflowCreate struct {
 	WorkflowDefinition
 }
 
-// WorkflowChange is what an update may say; what it leaves out stays.
+// WorkflowChange is an update. Absent members stay as they are.
 type WorkflowChange struct {
 	Name        *string `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"A name for people." example:"Pre-qualification"`
 	Description *string `json:"description,omitempty" maxLength:"10000" doc:"A description of the workflow."`
 	Type        *string `json:"type,omitempty" maxLength:"100" doc:"**[ext]** The workflowType of its executions. An empty string removes it." example:"scoring"`
 	WorkflowDefinition
 
-	// The read-only members of the detail, so that what was read can be sent back.
+	// The read-only members of WorkflowDetail are accepted, so that an answer can be sent back.
 	ID            JSON `json:"id,omitzero" doc:"Ignored."`
 	Alias         JSON `json:"alias,omitzero" doc:"Ignored."`
 	Version       JSON `json:"version,omitzero" doc:"Ignored."`
@@ -85,7 +85,7 @@ type WorkflowList struct {
 	Pagination httpapi.Pagination `json:"pagination"`
 }
 
-// PublishedWorkflow answers a publish.
+// PublishedWorkflow is the answer to publish.
 type PublishedWorkflow struct {
 	ID          string    `json:"id" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status      string    `json:"status" enum:"active" doc:"Always active."`
@@ -93,7 +93,7 @@ type PublishedWorkflow struct {
 	PublishedAt Timestamp `json:"publishedAt" doc:"The time of publication."`
 }
 
-// WorkflowValidation says what publishing would find.
+// WorkflowValidation has the errors that publishing would report.
 type WorkflowValidation struct {
 	Valid        bool                    `json:"valid" doc:"true if the definition could be published."`
 	Errors       []httpapi.ProblemDetail `json:"errors" doc:"The errors that prevent publishing, at most 50."`
@@ -101,7 +101,7 @@ type WorkflowValidation struct {
 	Warnings     []httpapi.ProblemDetail `json:"warnings" doc:"Possible mistakes that do not prevent publishing."`
 }
 
-// DraftedWorkflow answers a create-draft.
+// DraftedWorkflow is the answer to create-draft.
 type DraftedWorkflow struct {
 	ID            string    `json:"id" doc:"The id of the new version." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Name          string    `json:"name" doc:"A name for people." example:"Pre-qualification"`
@@ -112,7 +112,7 @@ type DraftedWorkflow struct {
 	CreatedAt     Timestamp `json:"createdAt" doc:"The time of creation."`
 }
 
-// ArchivedWorkflow answers an archive.
+// ArchivedWorkflow is the answer to archive.
 type ArchivedWorkflow struct {
 	ID         string    `json:"id" doc:"The id of the workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status     string    `json:"status" enum:"archived" doc:"Always archived."`

@@ -245,7 +245,7 @@ func (s *Server) archiveWorkflow(ctx context.Context, in *workflowInput) (*workf
 	return &workflowArchiveOutput{Body: ArchivedWorkflow{ID: w.ID.String(), Status: string(w.Status), ArchivedAt: stamp(*w.ArchivedAt)}}, nil
 }
 
-// definitionContent returns the content with the members that the definition has.
+// definitionContent returns content with the members of the definition.
 func definitionContent(content catalog.Content, d *WorkflowDefinition) catalog.Content {
 	if d.ExecutionMode != "" {
 		content.ExecutionMode = d.ExecutionMode
@@ -301,11 +301,11 @@ func workflowDetail(w *catalog.Workflow) *workflowDetailOutput {
 
 func workflowPath(w *catalog.Workflow) string { return "/v2/workflows/" + w.ID.String() }
 
-// etag names a revision of a record.
+// etag returns the ETag of a revision.
 func etag(revision int) string { return `"r` + strconv.Itoa(revision) + `"` }
 
-// matchesETag reports whether an If-Match header allows a write of what has
-// the given etag (RFC 9110, 13.1.1): it does if it is absent, * or names it.
+// matchesETag reports whether an If-Match header allows a write to a resource with the
+// given ETag: it is absent, * or contains the ETag (RFC 9110, 13.1.1).
 func matchesETag(ifMatch, etag string) bool {
 	if ifMatch == "" {
 		return true

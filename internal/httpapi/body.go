@@ -25,7 +25,7 @@ const ContentTypeJSON = "application/json"
 // bodyTimeMaxDefault is how long a body may take to arrive before 408.
 const bodyTimeMaxDefault = 30 * time.Second
 
-// Limits of what is read of a rejected body.
+// Limits for draining a rejected body.
 const (
 	drainBytesMax = 32 << 20
 	drainTimeMax  = 5 * time.Second

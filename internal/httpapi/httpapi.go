@@ -35,7 +35,7 @@ import (
 	"tranche/internal/limit"
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	Log   *slog.Logger
 	Clock func() time.Time

@@ -46,7 +46,7 @@ type Operation struct {
 	// Inspect reports errors of the body that its schema cannot express. They are
 	// answered together with those of the schema. It is called for objects only.
 	Inspect func(members map[string]any) []fault.Detail
-	// Alternatives are further successes by status, such as 202 beside 200.
+	// Alternatives are further successes by status, such as 202 in addition to 200.
 	Alternatives map[int]Alternative
 	// Errors are the statuses of failure in addition to those of every operation.
 	Errors []int

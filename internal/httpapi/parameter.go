@@ -32,7 +32,7 @@ func (s *Server) checkParameters(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// fillBare gives parameters without = a value: true for a boolean, otherwise an empty
+// fillBare adds a value to parameters without =: true for a boolean, otherwise an empty
 // one. Huma would read some of them as true.
 func fillBare(op *huma.Operation, query string) string {
 	parts := strings.Split(query, "&")

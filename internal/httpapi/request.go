@@ -22,8 +22,8 @@ const requestIDHeader = "X-Request-Id"
 // requestIDPattern matches the request ids that a caller may choose (decisions 1.6).
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// request collects what the log line of a request needs, and what is released when
-// the request has been answered.
+// request collects the attributes of the log line of a request, and the functions that
+// release its limits.
 type request struct {
 	id            string
 	address       string // IP address of the caller

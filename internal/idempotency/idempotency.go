@@ -26,8 +26,7 @@ import (
 // ttl is how long a key is stored.
 const ttl = 24 * time.Hour
 
-// ErrTaken is returned if an earlier request has the key. The caller answers with
-// what Find returns.
+// ErrTaken is returned if an earlier request has the key. Find returns its outcome.
 var ErrTaken = fault.New(fault.Conflict, "the Idempotency-Key is taken")
 
 // The errors of Find.

@@ -41,5 +41,5 @@ func checkTest(isTest bool) error {
 	if isTest {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "a sandbox client can use test executions only")
+	return fault.New(fault.Forbidden, "a sandbox client makes test executions only")
 }

@@ -38,7 +38,7 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 		for _, retried := range retries {
 			retried.Expect(status)
 			if status == http.StatusForbidden {
-				require.Equal(t, "a sandbox client can use test executions only", retried.Text("message"))
+				require.Equal(t, "a sandbox client makes test executions only", retried.Text("message"))
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestSandboxLeavesSchedulesAlone(t *testing.T) {
 	c.Post(t, commands+"configure-schedules", single).Expect(http.StatusOK)
 	for command, body := range map[string]any{"configure-schedules": both, "delete-schedules": deleted} {
 		refused := sandbox.Post(t, commands+command, body).Expect(http.StatusForbidden)
-		require.Equal(t, "a sandbox client can use test executions only", refused.Text("message"))
+		require.Equal(t, "a sandbox client makes test executions only", refused.Text("message"))
 	}
 	kept := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
 	require.Equal(t, "30 6 * * *", kept.Text("schedule.cron"))

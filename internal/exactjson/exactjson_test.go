@@ -139,26 +139,7 @@ func FuzzDecode(f *testing.F) {
 		again, err := exactjson.Decode(out)
 		require.NoError(t, err)
 		require.Equal(t, v, again)
-		requireHTML(t, v)
 	})
-}
-
-// requireHTML holds that AppendHTML writes what encoding/json does.
-func requireHTML(t require.TestingT, v any) {
-	want, err := json.Marshal(v)
-	require.NoError(t, err)
-	got, err := exactjson.AppendHTML([]byte("x"), v)
-	require.NoError(t, err)
-	require.Equal(t, "x"+string(want), string(got))
-}
-
-func TestAppendHTML(t *testing.T) {
-	t.Parallel()
-	requireHTML(t, map[string]any{
-		"<a>": []any{"&", "\u2028", "\x00\x7f\n", "é", "plain", nil, true}, "b": map[string]any{}, "c": json.Number("1.10"), "d": []any{}, "\xff": "\xfe",
-	})
-	_, err := exactjson.AppendHTML(nil, 5)
-	require.Error(t, err)
 }
 
 // drawObject draws an object with all kinds of values, nested up to a depth.

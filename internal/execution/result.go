@@ -57,33 +57,31 @@ func ResultText(o *engine.Outcome) ([]byte, error) {
 	return r.JSON()
 }
 
-// JSON is the result as encoding/json writes it, in a fraction of the time.
-func (r *Result) JSON() ([]byte, error) {
-	return exactjson.Build(func(dst []byte) (text []byte, err error) {
-		dst = strconv.AppendBool(append(dst, `{"isSuccess":`...), r.IsSuccess)
-		dst = strconv.AppendInt(append(dst, `,"statusCode":`...), int64(r.StatusCode), 10)
-		dst = append(append(dst, `,"output":`...), r.Output...)
-		dst = append(append(dst, `,"customOutput":`...), r.CustomOutput...)
-		if dst, err = appendList(append(dst, `,"attachments":`...), r.Attachments); err != nil {
-			return nil, err
-		}
-		if dst, err = appendList(append(dst, `,"notes":`...), r.Notes); err != nil {
-			return nil, err
-		}
-		if dst, err = appendList(append(dst, `,"notices":`...), r.Notices); err != nil {
-			return nil, err
-		}
-		dst = append(dst, `,"errorMessage":`...)
-		if r.ErrorMessage == nil {
-			dst = append(dst, "null"...)
-		} else {
-			dst = exactjson.AppendHTMLText(dst, *r.ErrorMessage)
-		}
-		if r.ErrorSubCode != "" {
-			dst = exactjson.AppendHTMLText(append(dst, `,"errorSubCode":`...), string(r.ErrorSubCode))
-		}
-		return append(dst, '}'), nil
-	})
+// JSON returns the result as encoding/json writes it, except that output and
+// customOutput keep the text that they have.
+func (r *Result) JSON() (text []byte, err error) {
+	text = strconv.AppendBool([]byte(`{"isSuccess":`), r.IsSuccess)
+	text = strconv.AppendInt(append(text, `,"statusCode":`...), int64(r.StatusCode), 10)
+	text = append(append(text, `,"output":`...), r.Output...)
+	text = append(append(text, `,"customOutput":`...), r.CustomOutput...)
+	if text, err = appendList(append(text, `,"attachments":`...), r.Attachments); err != nil {
+		return nil, err
+	}
+	if text, err = appendList(append(text, `,"notes":`...), r.Notes); err != nil {
+		return nil, err
+	}
+	if text, err = appendList(append(text, `,"notices":`...), r.Notices); err != nil {
+		return nil, err
+	}
+	message, err := json.Marshal(r.ErrorMessage)
+	if err != nil {
+		return nil, err
+	}
+	text = append(append(text, `,"errorMessage":`...), message...)
+	if r.ErrorSubCode != "" {
+		text = append(append(append(text, `,"errorSubCode":"`...), r.ErrorSubCode...), '"')
+	}
+	return append(text, '}'), nil
 }
 
 // shareText is JSON. From then on Output is a part of the text, so that megabytes are not

@@ -115,13 +115,13 @@ func BenchmarkCheckInput(b *testing.B) {
 
 // TestPureBudget holds how often an execution without effects allocates, its
 // input and its result included: collecting the garbage is a fifth of the
-// processor time that batches take. There are about 142; the rest is for the race
+// processor time that batches take. There are about 180; the rest is for the race
 // detector, which empties pools.
 func TestPureBudget(t *testing.T) {
 	s, item := pureItem(t)
 	input, err := exactjson.Decode([]byte(benchInput))
 	require.NoError(t, err)
 	object, _ := input.(map[string]any)
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { runBenched(t, s, item) }), 175.0, "run")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { runBenched(t, s, item) }), 215.0, "run")
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { item.Plan.CheckInput(object) }), 2.0, "validation")
 }

@@ -57,7 +57,7 @@ func parseNumber(text string) (*number, bool) {
 // parse makes n, which is new, the number that JSON writes so.
 func (n *number) parse(text string) bool {
 	n.text = text
-	if coefficient, places, ok := Short(text); ok {
+	if coefficient, places, ok := parseShort(text); ok {
 		n.dec.SetFinite(coefficient, int32(-places))
 		return true
 	}
@@ -71,9 +71,9 @@ func (n *number) parse(text string) bool {
 // shortMax is the length up to which digits and a point fit an int64.
 const shortMax = 18
 
-// Short reads what numbers nearly always look like, -123.45, as coefficient ×
+// parseShort reads a number such as -123.45, as nearly all are written, as coefficient ×
 // 10^-places. Both are below 10^18 and 19; any other number is not ok.
-func Short(text string) (coefficient int64, places int, ok bool) {
+func parseShort(text string) (coefficient int64, places int, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if digits == "" || len(digits) > shortMax || digits[0] == '.' {
 		return 0, 0, false
@@ -116,9 +116,6 @@ func toNumber(v any) (*number, bool) {
 func (n *number) String() string {
 	if n.text != "" {
 		return n.text
-	}
-	if text, ok := textShort(&n.dec); ok {
-		return text
 	}
 	var d apd.Decimal
 	d.Reduce(&n.dec)
@@ -193,9 +190,6 @@ func divide(n, a, b *number) (*number, error) {
 	if b.dec.IsZero() {
 		return nil, errDivideZero
 	}
-	if divideShort(&n.dec, &a.dec, &b.dec) {
-		return computed(n, nil)
-	}
 	_, err := exact.Quo(&n.dec, &a.dec, &b.dec)
 	return computed(n, err)
 }
@@ -218,9 +212,6 @@ func negate(n, a *number) (*number, error) {
 func roundTo(n, a *number, places int, rounding apd.Rounder) (*number, error) {
 	if int64(a.dec.Exponent) >= -int64(places) {
 		n.dec.Set(&a.dec)
-		return computed(n, nil)
-	}
-	if roundShort(&n.dec, &a.dec, places, rounding) {
 		return computed(n, nil)
 	}
 	context := wide

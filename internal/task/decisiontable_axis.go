@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/apd/v3"
-
-	"tranche/internal/expression"
 )
 
 // axis orders all values that a column can take so that cells become ranges of
@@ -22,10 +20,6 @@ import (
 type axis struct {
 	numbers []*apd.Decimal // ascending, distinct
 	texts   []string       // ascending, distinct
-	// short are the numbers × 10^places; nil where one does not fit. Integers are
-	// found several times as fast.
-	short  []int64
-	places int
 }
 
 // span is a range of ranks, both ends included; empty where low > high.
@@ -69,40 +63,7 @@ func newAxis(cells []cell) *axis {
 	a.numbers = slices.CompactFunc(a.numbers, func(x, y *apd.Decimal) bool { return x.Cmp(y) == 0 })
 	slices.Sort(a.texts)
 	a.texts = slices.Compact(a.texts)
-	a.shorten()
 	return a
-}
-
-// shorten makes integers of the numbers.
-func (a *axis) shorten() {
-	for _, n := range a.numbers {
-		a.places = max(a.places, -int(n.Exponent))
-	}
-	for _, n := range a.numbers {
-		coefficient, places, ok := expression.Short(n.Text('f'))
-		if ok {
-			coefficient, ok = scale(coefficient, a.places-places)
-		}
-		if !ok {
-			a.short = nil
-			return
-		}
-		a.short = append(a.short, coefficient)
-	}
-}
-
-// scaledMax bounds what is compared as integers.
-const scaledMax = 1e18
-
-// scale is n × 10^places if that is below scaledMax.
-func scale(n int64, places int) (int64, bool) {
-	for range places {
-		if n <= -scaledMax/10 || n >= scaledMax/10 {
-			return 0, false
-		}
-		n *= 10
-	}
-	return n, true
 }
 
 // rank places a value.
@@ -116,9 +77,6 @@ func (a *axis) rank(v any) uint32 {
 		}
 		return rankFalse
 	case json.Number:
-		if rank, ok := a.rankShort(string(v)); ok {
-			return rank
-		}
 		d := new(apd.Decimal)
 		if _, _, err := d.SetString(v.String()); err != nil {
 			return a.rankOther()
@@ -133,30 +91,6 @@ func (a *axis) rank(v any) uint32 {
 func (a *axis) rankNumber(d *apd.Decimal) uint32 {
 	i, found := slices.BinarySearchFunc(a.numbers, d, (*apd.Decimal).Cmp)
 	return rankNumbers + gapOrConstant(i, found)
-}
-
-// rankShort is rankNumber for a short number on an axis of such ones.
-func (a *axis) rankShort(text string) (rank uint32, ok bool) {
-	n, places, ok := expression.Short(text)
-	if !ok || a.short == nil {
-		return 0, false
-	}
-	if n, ok = scale(n, a.places-places); !ok {
-		return 0, false
-	}
-	between := false // whether it lies above the integer n and below the next one
-	for range places - a.places {
-		between = between || n%10 != 0
-		if n%10 < 0 {
-			n -= 10 // which rounds down, as for positive ones
-		}
-		n /= 10
-	}
-	i, found := slices.BinarySearch(a.short, n)
-	if found && between {
-		i, found = i+1, false
-	}
-	return rankNumbers + gapOrConstant(i, found), true
 }
 
 func (a *axis) rankText(s string) uint32 {

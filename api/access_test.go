@@ -50,12 +50,19 @@ func (r route) creates() bool {
 // sameID makes answers comparable byte for byte.
 func sameID() apitest.Header { return apitest.Header{Name: "X-Request-Id", Value: "same"} }
 
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Matrix":     testAccessMatrix,
+		"ForeignIDs": testAccessForeignIDs,
+		"AuditTrail": testAccessAuditTrail,
+	})
+}
+
 // TestAccess is generated from the document: every route × every parameter of
 // its path × {own, foreign, unknown, malformed} × scope. A route with a
 // parameter that the test has no value for fails it.
-func TestAccess(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testAccessMatrix(t *testing.T, s *apitest.Service) {
 	owner, stranger := s.Tenant(t), s.Tenant(t)
 	admin, other := owner.As(t, identity.RoleAdmin), stranger.As(t, identity.RoleAdmin)
 	own, foreign := ownedThings(t, admin, "owned"), ownedThings(t, other, "foreign")
@@ -117,9 +124,7 @@ func (r route) namesOthersInBody() bool {
 
 // TestForeignIDsInRequests names another tenant's things in bodies and queries:
 // the answer is byte for byte that to an unknown id.
-func TestForeignIDsInRequests(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testAccessForeignIDs(t *testing.T, s *apitest.Service) {
 	admin, other := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	own, foreign := ownedThings(t, admin, "owned"), ownedThings(t, other, "foreign")
 	execute := "/v1/workflows/" + own["alias"] + "/v1/execute"

@@ -17,9 +17,7 @@ import (
 
 // Whatever changes what may run, with which secrets, or what signers are told, is
 // recorded with who did it in which request; what is refused leaves no row.
-func TestAuditTrail(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testAccessAuditTrail(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	named := func(id string) apitest.Header { return apitest.Header{Name: "X-Request-Id", Value: id} }

@@ -30,9 +30,8 @@ func packageTables(t *testing.T, c *apitest.Caller, packageID string) map[string
 
 // No two properties of inputs or outputs share a column, whatever their names, and
 // failed.csv gives each back as it was.
-func TestEveryPropertyHasAColumn(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testBatchesEveryPropertyHasColumn(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Dots", "alias": "dots",
 		"inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
 		"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {

@@ -63,9 +63,22 @@ func awaitBatch(t *testing.T, c *apitest.Caller, id string) *apitest.Answer {
 	return nil
 }
 
-func TestUploadAddressRefusals(t *testing.T) {
+func TestBatches(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"UploadURLErrors":               testBatchesUploadURLErrors,
+		"UploadErrors":                  testBatchesUploadErrors,
+		"Downloads":                     testBatchesDownloads,
+		"ExecuteRequiresActiveWorkflow": testBatchesExecuteRequiresActiveWorkflow,
+		"GetErrors":                     testBatchesGetErrors,
+		"List":                          testBatchesList,
+		"SandboxBatchIsTest":            testBatchesSandboxBatchIsTest,
+		"ResultAttachments":             testBatchesResultAttachments,
+		"EveryPropertyHasColumn":        testBatchesEveryPropertyHasColumn,
+	})
+}
+
+func testBatchesUploadURLErrors(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	for name, request := range map[string]any{
@@ -100,9 +113,7 @@ func TestUploadAddressRefusals(t *testing.T) {
 	}
 }
 
-func TestUploadRefusals(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesUploadErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	csv := contentType("text/csv")
 	address := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated).Text("signedUrl")
@@ -197,9 +208,7 @@ func TestSignedAddressesExpire(t *testing.T) {
 	s.Anonymous().Put(t, address.Text("signedUrl"), apitest.Raw("x"), contentType("text/csv")).Expect(http.StatusOK)
 }
 
-func TestDownloads(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesDownloads(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -328,9 +337,7 @@ func TestExecuteBatchRefusals(t *testing.T) {
 	})
 }
 
-func TestExecuteBatchNeedsAnActiveWorkflow(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesExecuteRequiresActiveWorkflow(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(batchWorkflow)).Expect(http.StatusCreated).Text("id")
 	body := map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}
@@ -349,9 +356,7 @@ func TestExecuteBatchNeedsAnActiveWorkflow(t *testing.T) {
 	c.Delete(t, "/v2/workflows/"+id).Expect(http.StatusConflict)
 }
 
-func TestGetBatchRefusals(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesGetErrors(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -370,9 +375,7 @@ func TestGetBatchRefusals(t *testing.T) {
 	tenant.With(t, identity.ScopeExecutionsRead).Get(t, path).Expect(http.StatusForbidden)
 }
 
-func TestListBatches(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesList(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -403,9 +406,7 @@ func TestListBatches(t *testing.T) {
 }
 
 // Items of a sandbox client's batch are tests.
-func TestSandboxBatchIsATest(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesSandboxBatchIsTest(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).Sandbox(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
 	id := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}).
@@ -420,9 +421,7 @@ func TestSandboxBatchIsATest(t *testing.T) {
 }
 
 // Files that an end task names are part of the result.
-func TestResultsNameStoredFiles(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testBatchesResultAttachments(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	stored := uploadFile(t, c, "terms.csv", "rate\n4.50\n")
 	foreign := uploadFile(t, s.Tenant(t).As(t, identity.RoleAdmin), "terms.csv", "rate\n9.99\n")

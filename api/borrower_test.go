@@ -13,9 +13,8 @@ import (
 
 // TestBorrowersOfInputs holds that an input whose borrower has too long an id is
 // refused, because its execution would be about no borrower.
-func TestBorrowersOfInputs(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testExecuteBorrowerOfInput(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publish(t, c, `{"name":"x","alias":"w","tasks":[{"id":"done","type":"end","config":{}}]}`)
 	input := func(borrower string) string { return `{"borrowerId":"` + borrower + `"}` }
 	long := input(strings.Repeat("é", 256))

@@ -21,9 +21,15 @@ import (
 	"tranche/internal/server"
 )
 
-func TestErrorContract(t *testing.T) {
+func TestContract(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Errors": testContractErrors,
+		"Bodies": testContractBodies,
+	})
+}
+
+func testContractErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 
 	t.Run("router", func(t *testing.T) {
@@ -99,9 +105,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestBodies(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testContractBodies(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 
 	t.Run("malformed", func(t *testing.T) {

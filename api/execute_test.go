@@ -81,9 +81,19 @@ func (b *bureau) workflow(alias, extra string) string {
 	"edges":[{"source":"start","target":"ask"},{"source":"ask","target":"done"}]}`
 }
 
-func TestExecuteSynchronously(t *testing.T) {
+func TestExecute(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Synchronous":     testExecuteSynchronous,
+		"WithCalls":       testExecuteWithCalls,
+		"Asynchronous":    testExecuteAsynchronous,
+		"OtherTenant":     testExecuteOtherTenant,
+		"BorrowerOfInput": testExecuteBorrowerOfInput,
+		"Integers":        testExecuteIntegers,
+	})
+}
+
+func testExecuteSynchronous(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	id := publish(t, c, sumWorkflow)
@@ -127,9 +137,7 @@ func TestExecuteSynchronously(t *testing.T) {
 	require.Equal(t, "true", kept)
 }
 
-func TestExecuteWithEffects(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("ask", ""))
@@ -156,9 +164,7 @@ func TestExecuteWithEffects(t *testing.T) {
 	require.Equal(t, "timeout", c.Get(t, "/v1/executions/"+late.Text("executionId")+"/status").Expect(http.StatusOK).Text("status"))
 }
 
-func TestExecuteAsynchronously(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecuteAsynchronous(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("async", `,"executionMode":"async"`))
@@ -269,9 +275,7 @@ func TestExecuteRefusals(t *testing.T) {
 	})
 }
 
-func TestExecutionsAreTheTenantsOwn(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecuteOtherTenant(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, stranger := tenant.As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)

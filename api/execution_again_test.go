@@ -10,11 +10,23 @@ import (
 	"tranche/internal/identity"
 )
 
+func TestExecutionControl(t *testing.T) {
+	t.Parallel()
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"TimeoutOfWait":   testExecutionControlTimeoutOfWait,
+		"TimeoutOfRetry":  testExecutionControlTimeoutOfRetry,
+		"SkipNestedTask":  testExecutionControlSkipNestedTask,
+		"Retry":           testExecutionControlRetry,
+		"TagsOfRetry":     testExecutionControlTagsOfRetry,
+		"RetrySkipsTasks": testExecutionControlRetrySkipsTasks,
+		"Errors":          testExecutionControlErrors,
+	})
+}
+
 // TestTimeLimitOfAWait holds that an execution that waited for a job names the
 // limit of its workflow, not the time from its start to its deadline.
-func TestTimeLimitOfAWait(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testExecutionControlTimeoutOfWait(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":1,"tasks":[{"id":"rest","type":"delay","config":{"forMs":60000}}]}`)
 	id := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
 	eventually(t, c, id, "timeout")
@@ -23,9 +35,8 @@ func TestTimeLimitOfAWait(t *testing.T) {
 
 // TestTimeLimitOfARetry holds that the time limit of an execution begins anew with
 // another attempt.
-func TestTimeLimitOfARetry(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testExecutionControlTimeoutOfRetry(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":3,"tasks":[{"id":"answer","type":"wait-for-signal","config":{}}]}`)
 	id := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
 	eventually(t, c, id, "timeout")
@@ -36,9 +47,8 @@ func TestTimeLimitOfARetry(t *testing.T) {
 
 // TestSkipANestedTask holds that a retry says why a task that exists cannot be
 // skipped.
-func TestSkipANestedTask(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testExecutionControlSkipNestedTask(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"nests","tasks":[
 		{"id":"outer","type":"for-each","config":{"items":"[1]","tasks":[
 			{"id":"inner","type":"for-each","config":{"items":"[1]","tasks":[{"id":"h","type":"transform","config":{"fields":{}}}]}}]}},

@@ -14,9 +14,7 @@ import (
 	"tranche/internal/server"
 )
 
-func TestRetry(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionControlRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, `{"name":"Retry","alias":"retry","tasks":[
@@ -51,9 +49,7 @@ func TestRetry(t *testing.T) {
 }
 
 // The tags of a failed end go with its attempt, those of the request stay.
-func TestTagsOfARetry(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Declined","alias":"declined","tasks":[
 		{"id":"done","type":"end","config":{"status":"failed","tags":["mine","declined","attempt-{{ execution.attempt }}"]}}]}`)
@@ -82,9 +78,7 @@ func TestTagsOfARetry(t *testing.T) {
 	require.Equal(t, `["mine","declined","attempt-2"]`, c.Get(t, "/v1/executions/"+item).Expect(http.StatusOK).Text("tags"))
 }
 
-func TestRetrySkipsTasks(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionControlRetrySkipsTasks(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	b.set(http.StatusInternalServerError, 0)
@@ -185,9 +179,7 @@ func TestCancelPending(t *testing.T) {
 	require.NotNil(t, worker)
 }
 
-func TestControlRefusals(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionControlErrors(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, stranger := tenant.As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)

@@ -17,9 +17,17 @@ import (
 	"tranche/internal/identity"
 )
 
-func TestExecutionIsShown(t *testing.T) {
+func TestExecutionRead(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Execution":  testExecutionReadExecution,
+		"BatchItem":  testExecutionReadBatchItem,
+		"ListErrors": testExecutionReadListErrors,
+		"DeepResult": testExecutionReadDeepResult,
+	})
+}
+
+func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	workflowID := publish(t, c, sumWorkflow)
@@ -66,9 +74,7 @@ func TestExecutionIsShown(t *testing.T) {
 }
 
 // An item's record says where in which batch it is.
-func TestItemOfABatchIsShown(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionReadBatchItem(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	batch := c.Post(t, "/v1/workflows/sum/v1/execute-batch", apitest.Raw(`{"label":"November","workflowInput":{"items":[{"a":1},{"a":2}]}}`)).
@@ -92,9 +98,7 @@ func executionCursor(page uint32) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(append(list[:8:8], uuid.Max[:]...), page))
 }
 
-func TestExecutionListRefusals(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionReadListErrors(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	for query, field := range map[string]string{
@@ -158,9 +162,7 @@ func TestExecutionListTotal(t *testing.T) {
 
 // What an execution gave can be read however deep it is: a task's result is at most as
 // deep as what callers may send, results by id and those of a for-each are around it.
-func TestDeepResultsAreReadBack(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testExecutionReadDeepResult(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	nested := func(levels int) apitest.Raw {
 		return apitest.Raw(`{"x":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)

@@ -15,6 +15,7 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/logging"
+	"tranche/internal/pgtest"
 	"tranche/internal/secret"
 	"tranche/internal/server"
 )
@@ -23,11 +24,20 @@ func key(text string) apitest.Header {
 	return apitest.Header{Name: "Idempotency-Key", Value: text}
 }
 
+func TestIdempotency(t *testing.T) {
+	t.Parallel()
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"ParallelRequests":  testIdempotencyParallelRequests,
+		"Keys":              testIdempotencyKeys,
+		"KeyExpires":        testIdempotencyKeyExpires,
+		"FirstAnswerIsKept": testIdempotencyFirstAnswerIsKept,
+		"Preferences":       testIdempotencyPreferences,
+	})
+}
+
 // Of 50 identical calls at once, over two replicas, one has an effect; each is
 // answered as that one or told that it is in progress, and afterwards all alike.
-func TestIdempotencyUnderParallelCalls(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 	replica := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
@@ -81,9 +91,7 @@ func TestIdempotencyUnderParallelCalls(t *testing.T) {
 	})
 }
 
-func TestIdempotencyKeys(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testIdempotencyKeys(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	id := publish(t, c, sumWorkflow)
@@ -118,8 +126,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	// An answer outlives the workflow, but not the day.
 	c.Post(t, "/v2/workflows/"+id+"/archive", nil).Expect(http.StatusOK)
 	require.Equal(t, first.Body, c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Body)
-	_, err := s.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second'`)
-	require.NoError(t, err)
+	pgtest.ExpireIdempotencyKeys(t, s.Pool, tenant.ID)
 	c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
 }
 
@@ -155,17 +162,15 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 }
 
 // A key of yesterday can be used anew.
-func TestIdempotencyKeyExpires(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
-	c := s.Tenant(t).As(t, identity.RoleAdmin)
+func testIdempotencyKeyExpires(t *testing.T, s *apitest.Service) {
+	tenant := s.Tenant(t)
+	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	execute := func() string {
 		return c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), key("one")).Expect(http.StatusOK).Text("executionId")
 	}
 	first := execute()
-	_, err := s.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second'`)
-	require.NoError(t, err)
+	pgtest.ExpireIdempotencyKeys(t, s.Pool, tenant.ID)
 	second := execute()
 	require.NotEqual(t, first, second)
 	require.Equal(t, second, execute())
@@ -173,9 +178,7 @@ func TestIdempotencyKeyExpires(t *testing.T) {
 
 // The first answer stays the answer: when the wait ran out, and when a retry has
 // given the execution another result.
-func TestIdempotencyKeepsTheFirstAnswer(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("ask", ""))
@@ -198,9 +201,8 @@ func TestIdempotencyKeepsTheFirstAnswer(t *testing.T) {
 }
 
 // A kept answer says which preference of the repeated request it follows.
-func TestIdempotencyReplaysPreferences(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testIdempotencyPreferences(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	for name, tc := range map[string]struct {
 		first, again string

@@ -22,9 +22,8 @@ const counted = `{"name": "Counted", "alias": "counted", "executionMode": "sync"
 	"edges": [{"source": "start", "target": "call"}, {"source": "call", "target": "end"}]}`
 
 // TestIntegers sends integers as libraries do that have one type of number.
-func TestIntegers(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testExecuteIntegers(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(counted)).Expect(http.StatusCreated).Text("id")
 	c.Put(t, "/v2/workflows/"+id, apitest.Raw(`{"timeoutSeconds": 30.0}`)).Expect(http.StatusOK)
 	require.Equal(t, "30", c.Get(t, "/v2/workflows/"+id).Expect(http.StatusOK).Text("timeoutSeconds"))

@@ -143,9 +143,15 @@ func TestAddressesAreLimited(t *testing.T) {
 	require.Eventually(t, func() bool { return put(other).Status == http.StatusForbidden }, 5*time.Second, 50*time.Millisecond)
 }
 
-func TestRateLimitHeaders(t *testing.T) {
+func TestLimits(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"RateLimitHeaders": testLimitsRateLimitHeaders,
+		"RefreshToken":     testLimitsRefreshToken,
+	})
+}
+
+func testLimitsRateLimitHeaders(t *testing.T, s *apitest.Service) {
 	tenant := s.LimitedTenant(t, identity.Limit{Category: identity.LimitManagement, PerMinute: 3})
 	admin := tenant.As(t, identity.RoleAdmin)
 	first := admin.Get(t, "/v2/workflows").Expect(http.StatusOK)
@@ -192,9 +198,7 @@ func TestRevocationIsPrompt(t *testing.T) {
 	t.Logf("refused everywhere after %s", time.Since(begun))
 }
 
-func TestRefreshOverHTTP(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testLimitsRefreshToken(t *testing.T, s *apitest.Service) {
 	caller := s.Tenant(t).As(t, identity.RoleAdmin)
 	const path = "/identity/resources/auth/v1/api-token"
 	login := s.Anonymous().Post(t, path, map[string]any{"clientId": caller.ClientID, "secret": caller.Secret}).Expect(http.StatusOK)

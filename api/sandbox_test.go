@@ -10,10 +10,17 @@ import (
 	"tranche/internal/identity"
 )
 
-// A client of the sandbox reads what is no test, but does not touch it.
-func TestSandboxRunsTestsOnly(t *testing.T) {
+func TestSandbox(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"RunsTestsOnly": testSandboxRunsTestsOnly,
+		"Schedules":     testSandboxSchedules,
+		"TokenRefresh":  testSandboxTokenRefresh,
+	})
+}
+
+// A client of the sandbox reads what is no test, but does not touch it.
+func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)
@@ -54,9 +61,8 @@ func TestSandboxRunsTestsOnly(t *testing.T) {
 
 // TestSandboxLeavesSchedulesAlone holds that no sandbox client ends what runs in
 // production, and that both kinds of clients have their way with tests.
-func TestSandboxLeavesSchedulesAlone(t *testing.T) {
-	t.Parallel()
-	tenant := apitest.Start(t).Tenant(t)
+func testSandboxSchedules(t *testing.T, s *apitest.Service) {
+	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	id := publish(t, c, `{"name":"x","alias":"nightly","tasks":[{"id":"done","type":"end","config":{}}]}`)
 	const commands = "/v1/workflows/commands/"
@@ -82,9 +88,7 @@ func TestSandboxLeavesSchedulesAlone(t *testing.T) {
 
 // TestSandboxOutlastsARefresh holds that a refreshed token of a sandbox client is
 // one of the sandbox still.
-func TestSandboxOutlastsARefresh(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSandboxTokenRefresh(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)

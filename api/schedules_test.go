@@ -37,9 +37,17 @@ func scheduled(id, slots string) apitest.Raw {
 	return apitest.Raw(`{"workflowId":"` + id + `",` + slots + `}`)
 }
 
-func TestConfigureAndDeleteSchedules(t *testing.T) {
+func TestSchedules(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"ConfigureAndDelete": testSchedulesConfigureAndDelete,
+		"InputRequiresScope": testSchedulesInputRequiresScope,
+		"Errors":             testSchedulesErrors,
+		"Unreadable":         testSchedulesUnreadable,
+	})
+}
+
+func testSchedulesConfigureAndDelete(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 
@@ -99,9 +107,7 @@ func TestConfigureAndDeleteSchedules(t *testing.T) {
 	require.Nil(t, shown.Value("scheduleBatch"))
 }
 
-func TestSchedulePayloadsNeedTheirScope(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSchedulesInputRequiresScope(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	id := publishScheduled(t, tenant.As(t, identity.RoleAdmin))
 	slots := `"schedule":{"cron":"0 0 * * *","input":{"amount":1}},"scheduleBatch":{"cron":"0 0 * * *","label":"x","workflowInput":{"items":[{"amount":1}]}}`
@@ -121,9 +127,7 @@ func TestSchedulePayloadsNeedTheirScope(t *testing.T) {
 	s.Anonymous().Post(t, configurePath, scheduled(id, slots)).Expect(http.StatusUnauthorized)
 }
 
-func TestScheduleRefusals(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSchedulesErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 	draft := c.Post(t, "/v2/workflows/"+id+"/create-draft", nil).Expect(http.StatusCreated).Text("id")
@@ -243,9 +247,7 @@ func TestSchedulesRun(t *testing.T) {
 
 // A schedule whose content another version of the program wrote is shown as far as
 // it can be read, and hides neither the other one nor the firings.
-func TestUnreadableSchedule(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSchedulesUnreadable(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 	const single, batch = `"schedule":{"cron":"0 0 29 2 *","input":{"amount":1}}`, `"scheduleBatch":{"cron":"0 0 29 2 *","label":"x"}`

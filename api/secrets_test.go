@@ -13,11 +13,19 @@ import (
 	"tranche/internal/identity"
 )
 
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Names":                     testSecretsNames,
+		"Errors":                    testSecretsErrors,
+		"PublishRejectsCredentials": testSecretsPublishRejectsCredentials,
+	})
+}
+
 // TestSecretNames holds that a definition may name a secret by the names that a
 // secret can have, and by no others.
-func TestSecretNames(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testSecretsNames(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for i, name := range []string{"k", "Bureau-key_2.a", strings.Repeat("k", 64), strings.Repeat("k", 65), "Bearer sk_live_123", ".k", "k/k", "ключ"} {
 		put := c.Put(t, "/v1/secrets/"+url.PathEscape(name), apitest.Raw(`{"value":"open sesame","hosts":["example.com"]}`))
 		tasks := fmt.Sprintf(`[{"id":"a","type":"http-request","config":{"url":"https://example.com/","auth":{"type":"bearer","secret":%q},"headers":{"X-A":{"secret":%q}}}}]`, name, name)
@@ -40,9 +48,8 @@ func TestSecretNames(t *testing.T) {
 }
 
 // All that is wrong with a secret is told at once.
-func TestSecretFaults(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testSecretsErrors(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for body, fields := range map[string][]string{
 		`{"value":"short","hosts":["a.example","https://a.example/",1]}`: {"value", "hosts[1]", "hosts[2]"},
 		`{"value":"line\nbreak","hosts":["a b","a.example"],"name":"x"}`: {"value", "hosts[0]", "name"},
@@ -56,9 +63,8 @@ func TestSecretFaults(t *testing.T) {
 	}
 }
 
-func TestPublishRefusesCredentials(t *testing.T) {
-	t.Parallel()
-	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
+func testSecretsPublishRejectsCredentials(t *testing.T, s *apitest.Service) {
+	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"w","tasks":[{"id":"a","type":"http-request","config":{
 		"url":"https://example.com/?api_key=hunter2","headers":{"Private-Token":"hunter2"},"query":{"access_token":"hunter2"},"body":{"a":[{"password":"hunter2"}]}}}]}`)).
 		Expect(http.StatusCreated).Text("id")

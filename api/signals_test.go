@@ -39,7 +39,17 @@ const approval = `[{"id":"approval","type":"wait-for-signal","config":{"timeoutM
 
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	runShared(t, map[string]func(*testing.T, *apitest.Service){
+		"Deliver":               testSignalsDeliver,
+		"EarlySignal":           testSignalsEarlySignal,
+		"PayloadErrors":         testSignalsPayloadErrors,
+		"CallbackURLAfterRetry": testSignalsCallbackURLAfterRetry,
+		"SubWorkflow":           testSignalsSubWorkflow,
+		"SecretsAreSealed":      testSignalsSecretsAreSealed,
+	})
+}
+
+func testSignalsDeliver(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "approval", approval, `[{"source":"start","target":"approval"},{"source":"approval","target":"done"}]`)
 	id := c.Post(t, "/v1/workflows/approval/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
@@ -57,9 +67,7 @@ func TestSignals(t *testing.T) {
 		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
 }
 
-func TestEarlySignalIsKept(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSignalsEarlySignal(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	let := make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))
@@ -105,9 +113,7 @@ func TestCallbackAddresses(t *testing.T) {
 }
 
 // Faults are named where the caller wrote them: of a callback the body is the payload.
-func TestFaultsOfPayloads(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	addresses := make(chan string, 1)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -134,9 +140,7 @@ func TestFaultsOfPayloads(t *testing.T) {
 
 // A retry's waits have addresses of their own; those of the attempt before, used or not,
 // answer none of them.
-func TestCallbackAddressesOfARetry(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSignalsCallbackURLAfterRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "declined", `[
 		{"id":"address","type":"transform","config":{"fields":{"to":"{{ callbackUrl(\"answer\") }}"}}},
@@ -166,9 +170,7 @@ func TestCallbackAddressesOfARetry(t *testing.T) {
 	require.Equal(t, "no job", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("errorMessage"))
 }
 
-func TestSubWorkflowsOverHTTP(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "inner", `[{"id":"double","type":"transform","config":{"fields":{"n":"{{ input.n * 2 }}"}}}]`, `[]`)
 	publishGraph(t, c, "outer", `[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"latest","input":{"n":"{{ input.n }}"}}}]`, `[]`)
@@ -201,9 +203,7 @@ func TestSubWorkflowsOverHTTP(t *testing.T) {
 	eventually(t, c, id, "completed")
 }
 
-func TestSecrets(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t)
+func testSignalsSecretsAreSealed(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	seen := make(chan string, 1)

@@ -24,13 +24,13 @@ SELECT id, at, actor, action, subject, request_id FROM (
 ) newest
 ORDER BY id;
 
--- name: SysAuditRefusalAdd :exec
+-- name: SysDeniedRequestAdd :exec
 -- Refusals of a minute are counted by every process; here they meet.
 INSERT INTO audit_refusals (minute, tenant_id, client_id, status, reason, count)
 VALUES (@minute, sqlc.narg(tenant_id), sqlc.narg(client_id), @status, @reason, @count)
 ON CONFLICT (minute, tenant_id, client_id, status, reason) DO UPDATE SET count = audit_refusals.count + excluded.count;
 
--- name: SysAuditRefusalList :many
+-- name: SysDeniedRequestList :many
 -- Those of a tenant, or, without one, of requests that no token assigned to any.
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count
@@ -40,7 +40,7 @@ SELECT minute, client_id, status, reason, count FROM (
 ) newest
 ORDER BY minute, status, reason;
 
--- name: SysAuditRefusalDeleteOld :execrows
+-- name: SysDeniedRequestDeleteOld :execrows
 -- Forgets some of the counts of minutes that are over for the given number of seconds.
 DELETE FROM audit_refusals r
 WHERE r.ctid = ANY(ARRAY(

@@ -160,13 +160,13 @@ func (q *Queries) SysAuditEventList(ctx context.Context, db DBTX, arg SysAuditEv
 	return items, nil
 }
 
-const sysAuditRefusalAdd = `-- name: SysAuditRefusalAdd :exec
+const sysDeniedRequestAdd = `-- name: SysDeniedRequestAdd :exec
 INSERT INTO audit_refusals (minute, tenant_id, client_id, status, reason, count)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (minute, tenant_id, client_id, status, reason) DO UPDATE SET count = audit_refusals.count + excluded.count
 `
 
-type SysAuditRefusalAddParams struct {
+type SysDeniedRequestAddParams struct {
 	Minute   time.Time
 	TenantID *uuid.UUID
 	ClientID *uuid.UUID
@@ -176,8 +176,8 @@ type SysAuditRefusalAddParams struct {
 }
 
 // Refusals of a minute are counted by every process; here they meet.
-func (q *Queries) SysAuditRefusalAdd(ctx context.Context, db DBTX, arg SysAuditRefusalAddParams) error {
-	_, err := db.Exec(ctx, sysAuditRefusalAdd,
+func (q *Queries) SysDeniedRequestAdd(ctx context.Context, db DBTX, arg SysDeniedRequestAddParams) error {
+	_, err := db.Exec(ctx, sysDeniedRequestAdd,
 		arg.Minute,
 		arg.TenantID,
 		arg.ClientID,
@@ -188,7 +188,7 @@ func (q *Queries) SysAuditRefusalAdd(ctx context.Context, db DBTX, arg SysAuditR
 	return err
 }
 
-const sysAuditRefusalDeleteOld = `-- name: SysAuditRefusalDeleteOld :execrows
+const sysDeniedRequestDeleteOld = `-- name: SysDeniedRequestDeleteOld :execrows
 DELETE FROM audit_refusals r
 WHERE r.ctid = ANY(ARRAY(
     SELECT o.ctid FROM audit_refusals o
@@ -197,21 +197,21 @@ WHERE r.ctid = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 `
 
-type SysAuditRefusalDeleteOldParams struct {
+type SysDeniedRequestDeleteOldParams struct {
 	OlderThanSeconds float64
 	CountsMax        int32
 }
 
 // Forgets some of the counts of minutes that are over for the given number of seconds.
-func (q *Queries) SysAuditRefusalDeleteOld(ctx context.Context, db DBTX, arg SysAuditRefusalDeleteOldParams) (int64, error) {
-	result, err := db.Exec(ctx, sysAuditRefusalDeleteOld, arg.OlderThanSeconds, arg.CountsMax)
+func (q *Queries) SysDeniedRequestDeleteOld(ctx context.Context, db DBTX, arg SysDeniedRequestDeleteOldParams) (int64, error) {
+	result, err := db.Exec(ctx, sysDeniedRequestDeleteOld, arg.OlderThanSeconds, arg.CountsMax)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const sysAuditRefusalList = `-- name: SysAuditRefusalList :many
+const sysDeniedRequestList = `-- name: SysDeniedRequestList :many
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count
     FROM audit_refusals r
@@ -221,13 +221,13 @@ SELECT minute, client_id, status, reason, count FROM (
 ORDER BY minute, status, reason
 `
 
-type SysAuditRefusalListParams struct {
+type SysDeniedRequestListParams struct {
 	TenantID *uuid.UUID
 	Since    time.Time
 	CountMax int32
 }
 
-type SysAuditRefusalListRow struct {
+type SysDeniedRequestListRow struct {
 	Minute   time.Time
 	ClientID *uuid.UUID
 	Status   int16
@@ -236,15 +236,15 @@ type SysAuditRefusalListRow struct {
 }
 
 // Those of a tenant, or, without one, of requests that no token assigned to any.
-func (q *Queries) SysAuditRefusalList(ctx context.Context, db DBTX, arg SysAuditRefusalListParams) ([]SysAuditRefusalListRow, error) {
-	rows, err := db.Query(ctx, sysAuditRefusalList, arg.TenantID, arg.Since, arg.CountMax)
+func (q *Queries) SysDeniedRequestList(ctx context.Context, db DBTX, arg SysDeniedRequestListParams) ([]SysDeniedRequestListRow, error) {
+	rows, err := db.Query(ctx, sysDeniedRequestList, arg.TenantID, arg.Since, arg.CountMax)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysAuditRefusalListRow{}
+	items := []SysDeniedRequestListRow{}
 	for rows.Next() {
-		var i SysAuditRefusalListRow
+		var i SysDeniedRequestListRow
 		if err := rows.Scan(
 			&i.Minute,
 			&i.ClientID,

@@ -39,7 +39,7 @@ UPDATE authorizations SET authorized_at = now(), updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND authorized_at IS NULL
 RETURNING now()::timestamptz AS authorized_at;
 
--- name: AuthorizationEntomb :exec
+-- name: AuthorizationErase :exec
 -- Removes all that is personal and leaves the row.
 UPDATE authorizations SET
     key = '', label = '', identity_key = '', identity_value = '', form_id = NULL, borrower_id = NULL, ip_address = '',

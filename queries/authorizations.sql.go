@@ -193,21 +193,21 @@ func (q *Queries) AuthorizationCount(ctx context.Context, db DBTX, arg Authoriza
 	return i, err
 }
 
-const authorizationEntomb = `-- name: AuthorizationEntomb :exec
+const authorizationErase = `-- name: AuthorizationErase :exec
 UPDATE authorizations SET
     key = '', label = '', identity_key = '', identity_value = '', form_id = NULL, borrower_id = NULL, ip_address = '',
     policy_link = NULL, external_id = NULL, tags = '{}', search_text = '', updated_at = now(), deleted_at = now()
 WHERE tenant_id = $1 AND id = $2
 `
 
-type AuthorizationEntombParams struct {
+type AuthorizationEraseParams struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
 
 // Removes all that is personal and leaves the row.
-func (q *Queries) AuthorizationEntomb(ctx context.Context, db DBTX, arg AuthorizationEntombParams) error {
-	_, err := db.Exec(ctx, authorizationEntomb, arg.TenantID, arg.ID)
+func (q *Queries) AuthorizationErase(ctx context.Context, db DBTX, arg AuthorizationEraseParams) error {
+	_, err := db.Exec(ctx, authorizationErase, arg.TenantID, arg.ID)
 	return err
 }
 

@@ -72,7 +72,7 @@ UPDATE execution_batches b SET
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
--- name: BatchChunkLook :one
+-- name: BatchChunkGetState :one
 -- What the items of a chunk share, whether any wait in it still, whether some may
 -- have run (its token), and who runs them.
 SELECT c.token, c.holder_id, EXISTS (
@@ -83,7 +83,7 @@ FROM execution_batches b
 LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
 
--- name: BatchChunkMayBegin :one
+-- name: BatchChunkIsRunnable :one
 -- Whether the items of a chunk may begin: it is the caller's still, and its batch
 -- is neither paused nor cancelled.
 SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
@@ -92,7 +92,7 @@ SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
 FROM execution_batches b
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
 
--- name: BatchChunkTake :one
+-- name: BatchChunkAcquire :one
 -- Takes a chunk from whoever had it, and gives its items ids unless they have
 -- some that are not too old. No row: another was faster, or all of its items are
 -- recorded.
@@ -102,7 +102,7 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @fi
   AND c.token IS NOT DISTINCT FROM sqlc.narg('held')::uuid
 RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
 
--- name: BatchChunkLetGo :exec
+-- name: BatchChunkRelease :exec
 -- Leaves a chunk to whoever comes next, unless another has taken it.
 UPDATE batch_chunks SET holder_id = NULL
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;

@@ -12,6 +12,58 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchChunkAcquire = `-- name: BatchChunkAcquire :one
+UPDATE batch_chunks c SET token = $1::uuid, holder_id = $2::uuid,
+    ids_from = CASE WHEN c.ids_from >= $3::uuid THEN c.ids_from ELSE $4::uuid END
+WHERE c.tenant_id = $5 AND c.batch_id = $6 AND c.first_item = $7::integer
+  AND c.token IS NOT DISTINCT FROM $8::uuid
+RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs
+`
+
+type BatchChunkAcquireParams struct {
+	Token         uuid.UUID
+	HolderID      uuid.UUID
+	OldestIdsFrom uuid.UUID
+	IdsFrom       uuid.UUID
+	TenantID      uuid.UUID
+	BatchID       uuid.UUID
+	FirstItem     int32
+	Held          *uuid.UUID
+}
+
+type BatchChunkAcquireRow struct {
+	IdsFrom     uuid.UUID
+	ItemIndexes []int32
+	RowNumbers  []int32
+	FileNames   []string
+	Inputs      []string
+}
+
+// Takes a chunk from whoever had it, and gives its items ids unless they have
+// some that are not too old. No row: another was faster, or all of its items are
+// recorded.
+func (q *Queries) BatchChunkAcquire(ctx context.Context, db DBTX, arg BatchChunkAcquireParams) (BatchChunkAcquireRow, error) {
+	row := db.QueryRow(ctx, batchChunkAcquire,
+		arg.Token,
+		arg.HolderID,
+		arg.OldestIdsFrom,
+		arg.IdsFrom,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Held,
+	)
+	var i BatchChunkAcquireRow
+	err := row.Scan(
+		&i.IdsFrom,
+		&i.ItemIndexes,
+		&i.RowNumbers,
+		&i.FileNames,
+		&i.Inputs,
+	)
+	return i, err
+}
+
 const batchChunkCount = `-- name: BatchChunkCount :one
 UPDATE execution_batches b SET
     items_completed = b.items_completed + $1::integer,
@@ -157,6 +209,86 @@ func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetP
 		&i.IsCancelled,
 	)
 	return i, err
+}
+
+const batchChunkGetState = `-- name: BatchChunkGetState :one
+SELECT c.token, c.holder_id, EXISTS (
+        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
+    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
+    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
+FROM execution_batches b
+LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $2::integer
+WHERE b.tenant_id = $3 AND b.id = $4
+`
+
+type BatchChunkGetStateParams struct {
+	DeadAfterSeconds float64
+	FirstItem        int32
+	TenantID         uuid.UUID
+	BatchID          uuid.UUID
+}
+
+type BatchChunkGetStateRow struct {
+	Token       *uuid.UUID
+	HolderID    *uuid.UUID
+	HolderLives bool
+	IsWaiting   bool
+	WorkflowID  uuid.UUID
+	CustomInput []byte
+	IsTest      bool
+	MayBegin    bool
+}
+
+// What the items of a chunk share, whether any wait in it still, whether some may
+// have run (its token), and who runs them.
+func (q *Queries) BatchChunkGetState(ctx context.Context, db DBTX, arg BatchChunkGetStateParams) (BatchChunkGetStateRow, error) {
+	row := db.QueryRow(ctx, batchChunkGetState,
+		arg.DeadAfterSeconds,
+		arg.FirstItem,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	var i BatchChunkGetStateRow
+	err := row.Scan(
+		&i.Token,
+		&i.HolderID,
+		&i.HolderLives,
+		&i.IsWaiting,
+		&i.WorkflowID,
+		&i.CustomInput,
+		&i.IsTest,
+		&i.MayBegin,
+	)
+	return i, err
+}
+
+const batchChunkIsRunnable = `-- name: BatchChunkIsRunnable :one
+SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
+    SELECT FROM batch_chunks c
+    WHERE c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $1::integer AND c.token = $2::uuid))::boolean AS may_begin
+FROM execution_batches b
+WHERE b.tenant_id = $3 AND b.id = $4
+`
+
+type BatchChunkIsRunnableParams struct {
+	FirstItem int32
+	Token     uuid.UUID
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+}
+
+// Whether the items of a chunk may begin: it is the caller's still, and its batch
+// is neither paused nor cancelled.
+func (q *Queries) BatchChunkIsRunnable(ctx context.Context, db DBTX, arg BatchChunkIsRunnableParams) (bool, error) {
+	row := db.QueryRow(ctx, batchChunkIsRunnable,
+		arg.FirstItem,
+		arg.Token,
+		arg.TenantID,
+		arg.BatchID,
+	)
+	var may_begin bool
+	err := row.Scan(&may_begin)
+	return may_begin, err
 }
 
 const batchChunkItemsBegin = `-- name: BatchChunkItemsBegin :many
@@ -405,109 +537,6 @@ func (q *Queries) BatchChunkItemsRecord(ctx context.Context, db DBTX, arg BatchC
 	return i, err
 }
 
-const batchChunkLetGo = `-- name: BatchChunkLetGo :exec
-UPDATE batch_chunks SET holder_id = NULL
-WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
-`
-
-type BatchChunkLetGoParams struct {
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
-	FirstItem int32
-	Token     uuid.UUID
-}
-
-// Leaves a chunk to whoever comes next, unless another has taken it.
-func (q *Queries) BatchChunkLetGo(ctx context.Context, db DBTX, arg BatchChunkLetGoParams) error {
-	_, err := db.Exec(ctx, batchChunkLetGo,
-		arg.TenantID,
-		arg.BatchID,
-		arg.FirstItem,
-		arg.Token,
-	)
-	return err
-}
-
-const batchChunkLook = `-- name: BatchChunkLook :one
-SELECT c.token, c.holder_id, EXISTS (
-        SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => $1::float8)) AS holder_lives,
-    (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
-    (b.status = 'processing' AND b.cancel_requested_at IS NULL)::boolean AS may_begin
-FROM execution_batches b
-LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $2::integer
-WHERE b.tenant_id = $3 AND b.id = $4
-`
-
-type BatchChunkLookParams struct {
-	DeadAfterSeconds float64
-	FirstItem        int32
-	TenantID         uuid.UUID
-	BatchID          uuid.UUID
-}
-
-type BatchChunkLookRow struct {
-	Token       *uuid.UUID
-	HolderID    *uuid.UUID
-	HolderLives bool
-	IsWaiting   bool
-	WorkflowID  uuid.UUID
-	CustomInput []byte
-	IsTest      bool
-	MayBegin    bool
-}
-
-// What the items of a chunk share, whether any wait in it still, whether some may
-// have run (its token), and who runs them.
-func (q *Queries) BatchChunkLook(ctx context.Context, db DBTX, arg BatchChunkLookParams) (BatchChunkLookRow, error) {
-	row := db.QueryRow(ctx, batchChunkLook,
-		arg.DeadAfterSeconds,
-		arg.FirstItem,
-		arg.TenantID,
-		arg.BatchID,
-	)
-	var i BatchChunkLookRow
-	err := row.Scan(
-		&i.Token,
-		&i.HolderID,
-		&i.HolderLives,
-		&i.IsWaiting,
-		&i.WorkflowID,
-		&i.CustomInput,
-		&i.IsTest,
-		&i.MayBegin,
-	)
-	return i, err
-}
-
-const batchChunkMayBegin = `-- name: BatchChunkMayBegin :one
-SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
-    SELECT FROM batch_chunks c
-    WHERE c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = $1::integer AND c.token = $2::uuid))::boolean AS may_begin
-FROM execution_batches b
-WHERE b.tenant_id = $3 AND b.id = $4
-`
-
-type BatchChunkMayBeginParams struct {
-	FirstItem int32
-	Token     uuid.UUID
-	TenantID  uuid.UUID
-	BatchID   uuid.UUID
-}
-
-// Whether the items of a chunk may begin: it is the caller's still, and its batch
-// is neither paused nor cancelled.
-func (q *Queries) BatchChunkMayBegin(ctx context.Context, db DBTX, arg BatchChunkMayBeginParams) (bool, error) {
-	row := db.QueryRow(ctx, batchChunkMayBegin,
-		arg.FirstItem,
-		arg.Token,
-		arg.TenantID,
-		arg.BatchID,
-	)
-	var may_begin bool
-	err := row.Scan(&may_begin)
-	return may_begin, err
-}
-
 const batchChunkRecord = `-- name: BatchChunkRecord :execrows
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2::uuid AND c.first_item = $3::integer
@@ -592,6 +621,29 @@ func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkR
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const batchChunkRelease = `-- name: BatchChunkRelease :exec
+UPDATE batch_chunks SET holder_id = NULL
+WHERE tenant_id = $1 AND batch_id = $2 AND first_item = $3::integer AND token = $4::uuid
+`
+
+type BatchChunkReleaseParams struct {
+	TenantID  uuid.UUID
+	BatchID   uuid.UUID
+	FirstItem int32
+	Token     uuid.UUID
+}
+
+// Leaves a chunk to whoever comes next, unless another has taken it.
+func (q *Queries) BatchChunkRelease(ctx context.Context, db DBTX, arg BatchChunkReleaseParams) error {
+	_, err := db.Exec(ctx, batchChunkRelease,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Token,
+	)
+	return err
 }
 
 const batchChunkShrink = `-- name: BatchChunkShrink :one
@@ -684,58 +736,6 @@ func (q *Queries) BatchChunkSplit(ctx context.Context, db DBTX, arg BatchChunkSp
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const batchChunkTake = `-- name: BatchChunkTake :one
-UPDATE batch_chunks c SET token = $1::uuid, holder_id = $2::uuid,
-    ids_from = CASE WHEN c.ids_from >= $3::uuid THEN c.ids_from ELSE $4::uuid END
-WHERE c.tenant_id = $5 AND c.batch_id = $6 AND c.first_item = $7::integer
-  AND c.token IS NOT DISTINCT FROM $8::uuid
-RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs
-`
-
-type BatchChunkTakeParams struct {
-	Token         uuid.UUID
-	HolderID      uuid.UUID
-	OldestIdsFrom uuid.UUID
-	IdsFrom       uuid.UUID
-	TenantID      uuid.UUID
-	BatchID       uuid.UUID
-	FirstItem     int32
-	Held          *uuid.UUID
-}
-
-type BatchChunkTakeRow struct {
-	IdsFrom     uuid.UUID
-	ItemIndexes []int32
-	RowNumbers  []int32
-	FileNames   []string
-	Inputs      []string
-}
-
-// Takes a chunk from whoever had it, and gives its items ids unless they have
-// some that are not too old. No row: another was faster, or all of its items are
-// recorded.
-func (q *Queries) BatchChunkTake(ctx context.Context, db DBTX, arg BatchChunkTakeParams) (BatchChunkTakeRow, error) {
-	row := db.QueryRow(ctx, batchChunkTake,
-		arg.Token,
-		arg.HolderID,
-		arg.OldestIdsFrom,
-		arg.IdsFrom,
-		arg.TenantID,
-		arg.BatchID,
-		arg.FirstItem,
-		arg.Held,
-	)
-	var i BatchChunkTakeRow
-	err := row.Scan(
-		&i.IdsFrom,
-		&i.ItemIndexes,
-		&i.RowNumbers,
-		&i.FileNames,
-		&i.Inputs,
-	)
-	return i, err
 }
 
 const batchChunksList = `-- name: BatchChunksList :many

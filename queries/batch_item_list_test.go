@@ -51,16 +51,16 @@ func TestBatchItemListsReadWhatTheyShow(t *testing.T) {
 				require.Len(t, found, page)
 				return err
 			}), 5*page, analyze)
-			var found queries.BatchItemFindRow
+			var found queries.BatchItemFindByStatusRow
 			require.LessOrEqual(t, read(`^executions_`, func(ctx context.Context, db queries.DBTX) (err error) {
-				found, err = queries.New().BatchItemFind(ctx, db, queries.BatchItemFindParams{
+				found, err = queries.New().BatchItemFindByStatus(ctx, db, queries.BatchItemFindByStatusParams{
 					TenantID: tenant, BatchID: batch, WorkflowID: workflow, Status: "failed", LastID: uuid.Max, CountMax: 1000,
 				})
 				return err
 			}), 5*failed, analyze)
 			require.Len(t, found.Found, failed)
 			require.LessOrEqual(t, read(`^executions_`, func(ctx context.Context, db queries.DBTX) error {
-				listed, err := queries.New().BatchItemListFound(ctx, db, queries.BatchItemListFoundParams{TenantID: tenant, Ids: found.Found, RowLimit: page})
+				listed, err := queries.New().BatchItemListByID(ctx, db, queries.BatchItemListByIDParams{TenantID: tenant, Ids: found.Found, RowLimit: page})
 				require.Len(t, listed, failed)
 				return err
 			}), 5*failed, analyze)

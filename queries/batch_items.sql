@@ -185,7 +185,7 @@ FROM counted
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
 RETURNING counted.items;
 
--- name: BatchItemsListWaiting :many
+-- name: BatchItemsListPostponed :many
 -- Items that have begun and that no process holds: they wait.
 SELECT id FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
@@ -200,7 +200,7 @@ SELECT count(*)::integer AS kept, count(*) FILTER (
 FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid;
 
--- name: BatchItemsSizeToRetry :many
+-- name: BatchItemsListRetrySizes :many
 -- Which items are to be retried from an index on, in their order, and how large
 -- their states are, where these are kept: to know that, each is read, so only
 -- those of the page are.
@@ -213,7 +213,7 @@ FROM (
 ) AS e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND @with_states::boolean
 ORDER BY e.item_index;
 
--- name: BatchItemsListToRetry :many
+-- name: BatchItemsListRetryable :many
 -- Items to retry of a range, in their order, with their states where these are
 -- kept. Those that never began to run because their input does not match are
 -- refused.
@@ -281,7 +281,7 @@ SELECT count(*) FROM (
     LIMIT @count_max::bigint
 ) AS matching;
 
--- name: BatchItemFind :one
+-- name: BatchItemFindByStatus :one
 -- How many items of a batch have a status, up to @count_max, and of fewer which: by
 -- the index of statuses, in which those of the workflow that were made while the
 -- batch went on are next to each other.
@@ -293,7 +293,7 @@ FROM (
     LIMIT @count_max::bigint
 ) AS matching;
 
--- name: BatchItemListFound :many
+-- name: BatchItemListByID :many
 -- BatchItemList of items that are named.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
@@ -309,7 +309,7 @@ FROM (
 ) AS e JOIN execution_payloads p ON p.execution_id = e.id
 ORDER BY e.item_index;
 
--- name: BatchItemDefer :execrows
+-- name: BatchItemPostpone :execrows
 -- Lets go of an item whose target is down: it goes on later, from the given
 -- state and with its time limit anew. No row: the lease is lost.
 WITH held AS (
@@ -319,7 +319,7 @@ WITH held AS (
 )
 UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
 
--- name: BatchItemsListBegun :many
+-- name: BatchItemsListStarted :many
 -- The items of a range that have begun and are a process' to end, and whether it
 -- lives; or nobody's, because what they call was down. Those that wait have jobs
 -- of their own.

@@ -65,40 +65,7 @@ func (q *Queries) BatchItemCount(ctx context.Context, db DBTX, arg BatchItemCoun
 	return count, err
 }
 
-const batchItemDefer = `-- name: BatchItemDefer :execrows
-WITH held AS (
-    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
-    WHERE e.tenant_id = $2 AND e.id = $3 AND e.batch_id = $4::uuid AND e.lease_token = $5::uuid
-    RETURNING e.id
-)
-UPDATE execution_payloads p SET state = $1::json FROM held WHERE p.execution_id = held.id
-`
-
-type BatchItemDeferParams struct {
-	State      []byte
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	BatchID    uuid.UUID
-	LeaseToken uuid.UUID
-}
-
-// Lets go of an item whose target is down: it goes on later, from the given
-// state and with its time limit anew. No row: the lease is lost.
-func (q *Queries) BatchItemDefer(ctx context.Context, db DBTX, arg BatchItemDeferParams) (int64, error) {
-	result, err := db.Exec(ctx, batchItemDefer,
-		arg.State,
-		arg.TenantID,
-		arg.ID,
-		arg.BatchID,
-		arg.LeaseToken,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const batchItemFind = `-- name: BatchItemFind :one
+const batchItemFindByStatus = `-- name: BatchItemFindByStatus :one
 SELECT count(*) AS total, (CASE WHEN count(*) < $1::bigint THEN array_agg(matching.id) END)::uuid[] AS found
 FROM (
     SELECT e.id FROM executions e
@@ -108,7 +75,7 @@ FROM (
 ) AS matching
 `
 
-type BatchItemFindParams struct {
+type BatchItemFindByStatusParams struct {
 	CountMax   int64
 	TenantID   uuid.UUID
 	Status     string
@@ -118,7 +85,7 @@ type BatchItemFindParams struct {
 	BatchID    uuid.UUID
 }
 
-type BatchItemFindRow struct {
+type BatchItemFindByStatusRow struct {
 	Total int64
 	Found []uuid.UUID
 }
@@ -126,8 +93,8 @@ type BatchItemFindRow struct {
 // How many items of a batch have a status, up to @count_max, and of fewer which: by
 // the index of statuses, in which those of the workflow that were made while the
 // batch went on are next to each other.
-func (q *Queries) BatchItemFind(ctx context.Context, db DBTX, arg BatchItemFindParams) (BatchItemFindRow, error) {
-	row := db.QueryRow(ctx, batchItemFind,
+func (q *Queries) BatchItemFindByStatus(ctx context.Context, db DBTX, arg BatchItemFindByStatusParams) (BatchItemFindByStatusRow, error) {
+	row := db.QueryRow(ctx, batchItemFindByStatus,
 		arg.CountMax,
 		arg.TenantID,
 		arg.Status,
@@ -136,7 +103,7 @@ func (q *Queries) BatchItemFind(ctx context.Context, db DBTX, arg BatchItemFindP
 		arg.LastID,
 		arg.BatchID,
 	)
-	var i BatchItemFindRow
+	var i BatchItemFindByStatusRow
 	err := row.Scan(&i.Total, &i.Found)
 	return i, err
 }
@@ -243,7 +210,7 @@ func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListP
 	return items, nil
 }
 
-const batchItemListFound = `-- name: BatchItemListFound :many
+const batchItemListByID = `-- name: BatchItemListByID :many
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
 FROM (
@@ -259,7 +226,7 @@ FROM (
 ORDER BY e.item_index
 `
 
-type BatchItemListFoundParams struct {
+type BatchItemListByIDParams struct {
 	TenantID  uuid.UUID
 	Ids       []uuid.UUID
 	After     *uuid.UUID
@@ -267,7 +234,7 @@ type BatchItemListFoundParams struct {
 	RowLimit  int32
 }
 
-type BatchItemListFoundRow struct {
+type BatchItemListByIDRow struct {
 	ID             uuid.UUID
 	ItemIndex      int32
 	RowNumber      *int32
@@ -283,8 +250,8 @@ type BatchItemListFoundRow struct {
 }
 
 // BatchItemList of items that are named.
-func (q *Queries) BatchItemListFound(ctx context.Context, db DBTX, arg BatchItemListFoundParams) ([]BatchItemListFoundRow, error) {
-	rows, err := db.Query(ctx, batchItemListFound,
+func (q *Queries) BatchItemListByID(ctx context.Context, db DBTX, arg BatchItemListByIDParams) ([]BatchItemListByIDRow, error) {
+	rows, err := db.Query(ctx, batchItemListByID,
 		arg.TenantID,
 		arg.Ids,
 		arg.After,
@@ -295,9 +262,9 @@ func (q *Queries) BatchItemListFound(ctx context.Context, db DBTX, arg BatchItem
 		return nil, err
 	}
 	defer rows.Close()
-	items := []BatchItemListFoundRow{}
+	items := []BatchItemListByIDRow{}
 	for rows.Next() {
-		var i BatchItemListFoundRow
+		var i BatchItemListByIDRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ItemIndex,
@@ -320,6 +287,39 @@ func (q *Queries) BatchItemListFound(ctx context.Context, db DBTX, arg BatchItem
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchItemPostpone = `-- name: BatchItemPostpone :execrows
+WITH held AS (
+    UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
+    WHERE e.tenant_id = $2 AND e.id = $3 AND e.batch_id = $4::uuid AND e.lease_token = $5::uuid
+    RETURNING e.id
+)
+UPDATE execution_payloads p SET state = $1::json FROM held WHERE p.execution_id = held.id
+`
+
+type BatchItemPostponeParams struct {
+	State      []byte
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	BatchID    uuid.UUID
+	LeaseToken uuid.UUID
+}
+
+// Lets go of an item whose target is down: it goes on later, from the given
+// state and with its time limit anew. No row: the lease is lost.
+func (q *Queries) BatchItemPostpone(ctx context.Context, db DBTX, arg BatchItemPostponeParams) (int64, error) {
+	result, err := db.Exec(ctx, batchItemPostpone,
+		arg.State,
+		arg.TenantID,
+		arg.ID,
+		arg.BatchID,
+		arg.LeaseToken,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const batchItemsCancel = `-- name: BatchItemsCancel :one
@@ -823,60 +823,6 @@ func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsI
 	return result.RowsAffected(), nil
 }
 
-const batchItemsListBegun = `-- name: BatchItemsListBegun :many
-SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
-    SELECT FROM processes
-    WHERE processes.id = e.lease_process_id
-      AND processes.heartbeat_at > now() - make_interval(secs => $1::float8)))::boolean AS is_held
-FROM executions e
-WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
-  AND e.item_index >= $4::integer AND e.item_index < $5::integer
-  AND e.status = 'running' AND (e.lease_token IS NOT NULL OR e.started_at IS NULL)
-ORDER BY e.item_index
-`
-
-type BatchItemsListBegunParams struct {
-	DeadAfterSeconds float64
-	TenantID         uuid.UUID
-	BatchID          uuid.UUID
-	FirstItem        int32
-	EndItem          int32
-}
-
-type BatchItemsListBegunRow struct {
-	ID     uuid.UUID
-	IsHeld bool
-}
-
-// The items of a range that have begun and are a process' to end, and whether it
-// lives; or nobody's, because what they call was down. Those that wait have jobs
-// of their own.
-func (q *Queries) BatchItemsListBegun(ctx context.Context, db DBTX, arg BatchItemsListBegunParams) ([]BatchItemsListBegunRow, error) {
-	rows, err := db.Query(ctx, batchItemsListBegun,
-		arg.DeadAfterSeconds,
-		arg.TenantID,
-		arg.BatchID,
-		arg.FirstItem,
-		arg.EndItem,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []BatchItemsListBegunRow{}
-	for rows.Next() {
-		var i BatchItemsListBegunRow
-		if err := rows.Scan(&i.ID, &i.IsHeld); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const batchItemsListPending = `-- name: BatchItemsListPending :many
 SELECT item_index::integer FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND item_index >= $3::integer AND status = 'pending'
@@ -909,6 +855,39 @@ func (q *Queries) BatchItemsListPending(ctx context.Context, db DBTX, arg BatchI
 			return nil, err
 		}
 		items = append(items, item_index)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemsListPostponed = `-- name: BatchItemsListPostponed :many
+SELECT id FROM executions
+WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND status = 'running' AND lease_token IS NULL
+ORDER BY item_index LIMIT $3
+`
+
+type BatchItemsListPostponedParams struct {
+	TenantID uuid.UUID
+	BatchID  uuid.UUID
+	ItemsMax int32
+}
+
+// Items that have begun and that no process holds: they wait.
+func (q *Queries) BatchItemsListPostponed(ctx context.Context, db DBTX, arg BatchItemsListPostponedParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, batchItemsListPostponed, arg.TenantID, arg.BatchID, arg.ItemsMax)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -977,7 +956,64 @@ func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchI
 	return items, nil
 }
 
-const batchItemsListToRetry = `-- name: BatchItemsListToRetry :many
+const batchItemsListRetrySizes = `-- name: BatchItemsListRetrySizes :many
+SELECT e.item_index::integer AS item_index, COALESCE(octet_length(p.state::text), 0)::integer AS state_bytes
+FROM (
+    SELECT id, item_index FROM executions
+    WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND item_index >= $3::integer
+      AND ($4::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND status = 'completed' AND source_failed)
+    ORDER BY item_index LIMIT $6
+) AS e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND $7::boolean
+ORDER BY e.item_index
+`
+
+type BatchItemsListRetrySizesParams struct {
+	TenantID     uuid.UUID
+	BatchID      uuid.UUID
+	FirstItem    int32
+	Failed       bool
+	SourceFailed bool
+	ItemsMax     int32
+	WithStates   bool
+}
+
+type BatchItemsListRetrySizesRow struct {
+	ItemIndex  int32
+	StateBytes int32
+}
+
+// Which items are to be retried from an index on, in their order, and how large
+// their states are, where these are kept: to know that, each is read, so only
+// those of the page are.
+func (q *Queries) BatchItemsListRetrySizes(ctx context.Context, db DBTX, arg BatchItemsListRetrySizesParams) ([]BatchItemsListRetrySizesRow, error) {
+	rows, err := db.Query(ctx, batchItemsListRetrySizes,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.Failed,
+		arg.SourceFailed,
+		arg.ItemsMax,
+		arg.WithStates,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BatchItemsListRetrySizesRow{}
+	for rows.Next() {
+		var i BatchItemsListRetrySizesRow
+		if err := rows.Scan(&i.ItemIndex, &i.StateBytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchItemsListRetryable = `-- name: BatchItemsListRetryable :many
 SELECT e.id, e.status, e.attempt, (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
 FROM executions e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND $1::boolean
 WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
@@ -986,7 +1022,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
 ORDER BY e.item_index
 `
 
-type BatchItemsListToRetryParams struct {
+type BatchItemsListRetryableParams struct {
 	WithStates   bool
 	TenantID     uuid.UUID
 	BatchID      uuid.UUID
@@ -996,7 +1032,7 @@ type BatchItemsListToRetryParams struct {
 	SourceFailed bool
 }
 
-type BatchItemsListToRetryRow struct {
+type BatchItemsListRetryableRow struct {
 	ID        uuid.UUID
 	Status    string
 	Attempt   int32
@@ -1007,8 +1043,8 @@ type BatchItemsListToRetryRow struct {
 // Items to retry of a range, in their order, with their states where these are
 // kept. Those that never began to run because their input does not match are
 // refused.
-func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchItemsListToRetryParams) ([]BatchItemsListToRetryRow, error) {
-	rows, err := db.Query(ctx, batchItemsListToRetry,
+func (q *Queries) BatchItemsListRetryable(ctx context.Context, db DBTX, arg BatchItemsListRetryableParams) ([]BatchItemsListRetryableRow, error) {
+	rows, err := db.Query(ctx, batchItemsListRetryable,
 		arg.WithStates,
 		arg.TenantID,
 		arg.BatchID,
@@ -1021,9 +1057,9 @@ func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchI
 		return nil, err
 	}
 	defer rows.Close()
-	items := []BatchItemsListToRetryRow{}
+	items := []BatchItemsListRetryableRow{}
 	for rows.Next() {
-		var i BatchItemsListToRetryRow
+		var i BatchItemsListRetryableRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Status,
@@ -1041,32 +1077,53 @@ func (q *Queries) BatchItemsListToRetry(ctx context.Context, db DBTX, arg BatchI
 	return items, nil
 }
 
-const batchItemsListWaiting = `-- name: BatchItemsListWaiting :many
-SELECT id FROM executions
-WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND status = 'running' AND lease_token IS NULL
-ORDER BY item_index LIMIT $3
+const batchItemsListStarted = `-- name: BatchItemsListStarted :many
+SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
+    SELECT FROM processes
+    WHERE processes.id = e.lease_process_id
+      AND processes.heartbeat_at > now() - make_interval(secs => $1::float8)))::boolean AS is_held
+FROM executions e
+WHERE e.tenant_id IS NOT DISTINCT FROM $2::uuid AND e.batch_id = $3::uuid
+  AND e.item_index >= $4::integer AND e.item_index < $5::integer
+  AND e.status = 'running' AND (e.lease_token IS NOT NULL OR e.started_at IS NULL)
+ORDER BY e.item_index
 `
 
-type BatchItemsListWaitingParams struct {
-	TenantID uuid.UUID
-	BatchID  uuid.UUID
-	ItemsMax int32
+type BatchItemsListStartedParams struct {
+	DeadAfterSeconds float64
+	TenantID         uuid.UUID
+	BatchID          uuid.UUID
+	FirstItem        int32
+	EndItem          int32
 }
 
-// Items that have begun and that no process holds: they wait.
-func (q *Queries) BatchItemsListWaiting(ctx context.Context, db DBTX, arg BatchItemsListWaitingParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, batchItemsListWaiting, arg.TenantID, arg.BatchID, arg.ItemsMax)
+type BatchItemsListStartedRow struct {
+	ID     uuid.UUID
+	IsHeld bool
+}
+
+// The items of a range that have begun and are a process' to end, and whether it
+// lives; or nobody's, because what they call was down. Those that wait have jobs
+// of their own.
+func (q *Queries) BatchItemsListStarted(ctx context.Context, db DBTX, arg BatchItemsListStartedParams) ([]BatchItemsListStartedRow, error) {
+	rows, err := db.Query(ctx, batchItemsListStarted,
+		arg.DeadAfterSeconds,
+		arg.TenantID,
+		arg.BatchID,
+		arg.FirstItem,
+		arg.EndItem,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []uuid.UUID{}
+	items := []BatchItemsListStartedRow{}
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i BatchItemsListStartedRow
+		if err := rows.Scan(&i.ID, &i.IsHeld); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1137,61 +1194,4 @@ func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRe
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const batchItemsSizeToRetry = `-- name: BatchItemsSizeToRetry :many
-SELECT e.item_index::integer AS item_index, COALESCE(octet_length(p.state::text), 0)::integer AS state_bytes
-FROM (
-    SELECT id, item_index FROM executions
-    WHERE tenant_id IS NOT DISTINCT FROM $1::uuid AND batch_id = $2::uuid AND item_index >= $3::integer
-      AND ($4::boolean AND status IN ('failed', 'cancelled', 'timeout') OR $5::boolean AND status = 'completed' AND source_failed)
-    ORDER BY item_index LIMIT $6
-) AS e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND $7::boolean
-ORDER BY e.item_index
-`
-
-type BatchItemsSizeToRetryParams struct {
-	TenantID     uuid.UUID
-	BatchID      uuid.UUID
-	FirstItem    int32
-	Failed       bool
-	SourceFailed bool
-	ItemsMax     int32
-	WithStates   bool
-}
-
-type BatchItemsSizeToRetryRow struct {
-	ItemIndex  int32
-	StateBytes int32
-}
-
-// Which items are to be retried from an index on, in their order, and how large
-// their states are, where these are kept: to know that, each is read, so only
-// those of the page are.
-func (q *Queries) BatchItemsSizeToRetry(ctx context.Context, db DBTX, arg BatchItemsSizeToRetryParams) ([]BatchItemsSizeToRetryRow, error) {
-	rows, err := db.Query(ctx, batchItemsSizeToRetry,
-		arg.TenantID,
-		arg.BatchID,
-		arg.FirstItem,
-		arg.Failed,
-		arg.SourceFailed,
-		arg.ItemsMax,
-		arg.WithStates,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []BatchItemsSizeToRetryRow{}
-	for rows.Next() {
-		var i BatchItemsSizeToRetryRow
-		if err := rows.Scan(&i.ItemIndex, &i.StateBytes); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -36,7 +36,7 @@ func TestItemsToRetry(t *testing.T) {
 		count, err := q.BatchItemsCount(t.Context(), tx, queries.BatchItemsCountParams{TenantID: tenantID, BatchID: batchID, Failed: tc.failed, SourceFailed: tc.sourceFailed})
 		require.NoError(t, err)
 		require.EqualValues(t, []int{items, len(tc.want)}, []int{int(count.Kept), int(count.ToRetry)})
-		sizes, err := q.BatchItemsSizeToRetry(t.Context(), tx, queries.BatchItemsSizeToRetryParams{
+		sizes, err := q.BatchItemsListRetrySizes(t.Context(), tx, queries.BatchItemsListRetrySizesParams{
 			TenantID: tenantID, BatchID: batchID, ItemsMax: 100, Failed: tc.failed, SourceFailed: tc.sourceFailed,
 		})
 		require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestItemsToRetry(t *testing.T) {
 			measured = append(measured, size.ItemIndex)
 		}
 		require.Equal(t, tc.want, measured)
-		taken, err := q.BatchItemsListToRetry(t.Context(), tx, queries.BatchItemsListToRetryParams{
+		taken, err := q.BatchItemsListRetryable(t.Context(), tx, queries.BatchItemsListRetryableParams{
 			TenantID: tenantID, BatchID: batchID, EndItem: items, Failed: tc.failed, SourceFailed: tc.sourceFailed,
 		})
 		require.NoError(t, err)

@@ -79,7 +79,7 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 			return err
 		}},
 		"end processing": {[]string{"processing"}, whenever, func(tx pgx.Tx) error {
-			return q.BatchProcessed(t.Context(), tx, queries.BatchProcessedParams{TenantID: tenantID, ID: id})
+			return q.BatchProcessingEnd(t.Context(), tx, queries.BatchProcessingEndParams{TenantID: tenantID, ID: id})
 		}},
 		"begin a package": {[]string{"post_processing"}, whenever, func(tx pgx.Tx) error {
 			_, err := q.BatchPackageBegin(t.Context(), tx, queries.BatchPackageBeginParams{TenantID: tenantID, ID: id, Attempt: 1, OldPackageID: &draft, NewPackageID: another})

@@ -8,7 +8,7 @@ SELECT @id, @tenant_id, w.id, w.alias, w.version, @principal_id, @label, @descri
 FROM workflows w
 WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active';
 
--- name: BatchInsertRepetition :execrows
+-- name: BatchInsertRepeated :execrows
 -- Records a batch with the sources of its workflow's newest one; no row means
 -- that there is none. What was a test is repeated by tests only. A custom input
 -- replaces the repeated one.
@@ -72,12 +72,12 @@ SELECT status, retry_mode, cancel_requested_at, fed_until, chunks_fed_until, ite
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id
 FOR UPDATE;
 
--- name: BatchFed :exec
+-- name: BatchSetDispatched :exec
 UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, chunks_fed_until = @chunks_fed_until,
     items_enqueued = items_enqueued + @fed::integer, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: BatchProcessed :exec
+-- name: BatchProcessingEnd :exec
 -- Ends the processing of a batch all of whose items are recorded, and removes the
 -- chunks that a crash kept from being removed since.
 WITH chunk AS (

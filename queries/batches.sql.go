@@ -93,31 +93,6 @@ func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams)
 	return count, err
 }
 
-const batchFed = `-- name: BatchFed :exec
-UPDATE execution_batches SET status = 'processing', fed_until = $1, chunks_fed_until = $2,
-    items_enqueued = items_enqueued + $3::integer, updated_at = now()
-WHERE tenant_id = $4 AND id = $5
-`
-
-type BatchFedParams struct {
-	FedUntil       int32
-	ChunksFedUntil int32
-	Fed            int32
-	TenantID       uuid.UUID
-	ID             uuid.UUID
-}
-
-func (q *Queries) BatchFed(ctx context.Context, db DBTX, arg BatchFedParams) error {
-	_, err := db.Exec(ctx, batchFed,
-		arg.FedUntil,
-		arg.ChunksFedUntil,
-		arg.Fed,
-		arg.TenantID,
-		arg.ID,
-	)
-	return err
-}
-
 const batchGet = `-- name: BatchGet :one
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
@@ -316,7 +291,7 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 	return result.RowsAffected(), nil
 }
 
-const batchInsertRepetition = `-- name: BatchInsertRepetition :execrows
+const batchInsertRepeated = `-- name: BatchInsertRepeated :execrows
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label,
     is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
 SELECT $1, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, $2, $3,
@@ -328,7 +303,7 @@ ORDER BY b.id DESC
 LIMIT 1
 `
 
-type BatchInsertRepetitionParams struct {
+type BatchInsertRepeatedParams struct {
 	ID          uuid.UUID
 	PrincipalID string
 	Label       string
@@ -342,8 +317,8 @@ type BatchInsertRepetitionParams struct {
 // Records a batch with the sources of its workflow's newest one; no row means
 // that there is none. What was a test is repeated by tests only. A custom input
 // replaces the repeated one.
-func (q *Queries) BatchInsertRepetition(ctx context.Context, db DBTX, arg BatchInsertRepetitionParams) (int64, error) {
-	result, err := db.Exec(ctx, batchInsertRepetition,
+func (q *Queries) BatchInsertRepeated(ctx context.Context, db DBTX, arg BatchInsertRepeatedParams) (int64, error) {
+	result, err := db.Exec(ctx, batchInsertRepeated,
 		arg.ID,
 		arg.PrincipalID,
 		arg.Label,
@@ -640,7 +615,7 @@ func (q *Queries) BatchPreProcessingReset(ctx context.Context, db DBTX, arg Batc
 	return err
 }
 
-const batchProcessed = `-- name: BatchProcessed :exec
+const batchProcessingEnd = `-- name: BatchProcessingEnd :exec
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = $1 AND c.batch_id = $2
 )
@@ -648,15 +623,15 @@ UPDATE execution_batches b SET status = 'post_processing', updated_at = now()
 WHERE b.tenant_id = $1 AND b.id = $2 AND b.status = 'processing'
 `
 
-type BatchProcessedParams struct {
+type BatchProcessingEndParams struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
 
 // Ends the processing of a batch all of whose items are recorded, and removes the
 // chunks that a crash kept from being removed since.
-func (q *Queries) BatchProcessed(ctx context.Context, db DBTX, arg BatchProcessedParams) error {
-	_, err := db.Exec(ctx, batchProcessed, arg.TenantID, arg.ID)
+func (q *Queries) BatchProcessingEnd(ctx context.Context, db DBTX, arg BatchProcessingEndParams) error {
+	_, err := db.Exec(ctx, batchProcessingEnd, arg.TenantID, arg.ID)
 	return err
 }
 
@@ -855,6 +830,31 @@ func (q *Queries) BatchRetryGet(ctx context.Context, db DBTX, arg BatchRetryGetP
 		&i.RetryFrom,
 	)
 	return i, err
+}
+
+const batchSetDispatched = `-- name: BatchSetDispatched :exec
+UPDATE execution_batches SET status = 'processing', fed_until = $1, chunks_fed_until = $2,
+    items_enqueued = items_enqueued + $3::integer, updated_at = now()
+WHERE tenant_id = $4 AND id = $5
+`
+
+type BatchSetDispatchedParams struct {
+	FedUntil       int32
+	ChunksFedUntil int32
+	Fed            int32
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+}
+
+func (q *Queries) BatchSetDispatched(ctx context.Context, db DBTX, arg BatchSetDispatchedParams) error {
+	_, err := db.Exec(ctx, batchSetDispatched,
+		arg.FedUntil,
+		arg.ChunksFedUntil,
+		arg.Fed,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
 }
 
 const batchSourcesReplace = `-- name: BatchSourcesReplace :exec

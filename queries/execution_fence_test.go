@@ -55,11 +55,11 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			return err
 		},
 		"unlease": func(db pgx.Tx, token uuid.UUID) error {
-			_, err := q.ExecutionUnlease(t.Context(), db, queries.ExecutionUnleaseParams{TenantID: tenantID, ID: id, LeaseToken: token})
+			_, err := q.ExecutionRelease(t.Context(), db, queries.ExecutionReleaseParams{TenantID: tenantID, ID: id, LeaseToken: token})
 			return err
 		},
 		"let go": func(db pgx.Tx, token uuid.UUID) error {
-			_, err := q.ExecutionLetGo(t.Context(), db, queries.ExecutionLetGoParams{TenantID: tenantID, ID: id, LeaseToken: token})
+			_, err := q.ExecutionReleaseForRetry(t.Context(), db, queries.ExecutionReleaseForRetryParams{TenantID: tenantID, ID: id, LeaseToken: token})
 			return err
 		},
 		"release": func(db pgx.Tx, token uuid.UUID) error {
@@ -69,7 +69,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			return err
 		},
 		"put an item off": func(db pgx.Tx, token uuid.UUID) error {
-			_, err := q.BatchItemDefer(t.Context(), db, queries.BatchItemDeferParams{TenantID: tenantID, ID: id, BatchID: batchID, LeaseToken: token, State: state})
+			_, err := q.BatchItemPostpone(t.Context(), db, queries.BatchItemPostponeParams{TenantID: tenantID, ID: id, BatchID: batchID, LeaseToken: token, State: state})
 			return err
 		},
 		"checkpoint items": func(db pgx.Tx, token uuid.UUID) error {

@@ -91,7 +91,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND p.exe
 RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.deadline_at, p.input, p.state,
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input;
 
--- name: SysExecutionListForRun :many
+-- name: SysExecutionListRunnable :many
 -- What it takes to run executions that have not begun; the state of one that
 -- has comes with its lease.
 SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
@@ -156,7 +156,7 @@ UPDATE execution_payloads p SET state = NULLIF(ended.state, '')::json, result = 
 FROM ended WHERE p.execution_id = ended.id
 RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 
--- name: ExecutionUnlease :execrows
+-- name: ExecutionRelease :execrows
 -- Lets go of an execution that others may go on with, now or when its next job
 -- is due. No row: the lease was lost before.
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
@@ -189,7 +189,7 @@ SELECT released.id, released.lease_token::uuid AS lease_token,
     (CASE WHEN released.needs_job THEN pg_notify(@job_channel, @job_notice) IS NOT NULL ELSE false END)::boolean AS has_new_job
 FROM released;
 
--- name: ExecutionLetGo :execrows
+-- name: ExecutionReleaseForRetry :execrows
 -- Lets go of an execution that met an error, for its job to try again. An item's
 -- time limit begins anew: by that the job of its chunk finds it. No row: the lease
 -- was lost before.
@@ -224,10 +224,10 @@ SELECT e.billable_id, e.borrower_id, e.workflow_id, e.workflow_alias, e.workflow
 FROM executions /*partition*/ e JOIN execution_payloads /*partition*/ p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
--- name: SysExecutionPartitionsProvide :exec
+-- name: SysExecutionPartitionsCreate :exec
 SELECT execution_partitions_provide(@months_ahead);
 
--- name: SysExecutionPartitionsBegin :exec
+-- name: SysExecutionPartitionsCreateFirst :exec
 -- Where there is none of this month. Otherwise it waits for nobody: to make a
 -- partition takes a lock that a dump of the database, for instance, holds up.
 SELECT execution_partitions_provide(@months_ahead)
@@ -285,11 +285,11 @@ WITH cancelled AS (
 )
 UPDATE execution_payloads p SET state = @state::json, result = @result::json FROM cancelled WHERE p.execution_id = cancelled.id;
 
--- name: SysNotify :exec
+-- name: SysNotificationSend :exec
 -- Tells every process that listens on a channel, once the transaction commits.
 SELECT pg_notify(@channel::text, @payload::text);
 
--- name: SysExecutionListLost :many
+-- name: SysExecutionListLeaseLost :many
 -- Those of the executions that the process does not hold any more.
 SELECT id FROM executions WHERE id = ANY (@ids::uuid[]) AND lease_process_id IS DISTINCT FROM @process_id::uuid;
 

@@ -541,13 +541,34 @@ func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeas
 	return i, err
 }
 
-const executionLetGo = `-- name: ExecutionLetGo :execrows
+const executionRelease = `-- name: ExecutionRelease :execrows
+UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
+WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2 AND e.lease_token = $3::uuid
+`
+
+type ExecutionReleaseParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	LeaseToken uuid.UUID
+}
+
+// Lets go of an execution that others may go on with, now or when its next job
+// is due. No row: the lease was lost before.
+func (q *Queries) ExecutionRelease(ctx context.Context, db DBTX, arg ExecutionReleaseParams) (int64, error) {
+	result, err := db.Exec(ctx, executionRelease, arg.TenantID, arg.ID, arg.LeaseToken)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const executionReleaseForRetry = `-- name: ExecutionReleaseForRetry :execrows
 UPDATE executions /*partition*/ e SET lease_token = NULL, lease_process_id = NULL,
     started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
 WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2 AND e.lease_token = $3::uuid
 `
 
-type ExecutionLetGoParams struct {
+type ExecutionReleaseForRetryParams struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID
 	LeaseToken uuid.UUID
@@ -556,8 +577,8 @@ type ExecutionLetGoParams struct {
 // Lets go of an execution that met an error, for its job to try again. An item's
 // time limit begins anew: by that the job of its chunk finds it. No row: the lease
 // was lost before.
-func (q *Queries) ExecutionLetGo(ctx context.Context, db DBTX, arg ExecutionLetGoParams) (int64, error) {
-	result, err := db.Exec(ctx, executionLetGo, arg.TenantID, arg.ID, arg.LeaseToken)
+func (q *Queries) ExecutionReleaseForRetry(ctx context.Context, db DBTX, arg ExecutionReleaseForRetryParams) (int64, error) {
+	result, err := db.Exec(ctx, executionReleaseForRetry, arg.TenantID, arg.ID, arg.LeaseToken)
 	if err != nil {
 		return 0, err
 	}
@@ -595,27 +616,6 @@ func (q *Queries) ExecutionRetry(ctx context.Context, db DBTX, arg ExecutionRetr
 		arg.ID,
 	)
 	return err
-}
-
-const executionUnlease = `-- name: ExecutionUnlease :execrows
-UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-WHERE e.tenant_id IS NOT DISTINCT FROM $1::uuid AND e.id = $2 AND e.lease_token = $3::uuid
-`
-
-type ExecutionUnleaseParams struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	LeaseToken uuid.UUID
-}
-
-// Lets go of an execution that others may go on with, now or when its next job
-// is due. No row: the lease was lost before.
-func (q *Queries) ExecutionUnlease(ctx context.Context, db DBTX, arg ExecutionUnleaseParams) (int64, error) {
-	result, err := db.Exec(ctx, executionUnlease, arg.TenantID, arg.ID, arg.LeaseToken)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const sysExecutionFinish = `-- name: SysExecutionFinish :many
@@ -901,7 +901,37 @@ func (q *Queries) SysExecutionListAbandoned(ctx context.Context, db DBTX, arg Sy
 	return items, nil
 }
 
-const sysExecutionListForRun = `-- name: SysExecutionListForRun :many
+const sysExecutionListLeaseLost = `-- name: SysExecutionListLeaseLost :many
+SELECT id FROM executions WHERE id = ANY ($1::uuid[]) AND lease_process_id IS DISTINCT FROM $2::uuid
+`
+
+type SysExecutionListLeaseLostParams struct {
+	Ids       []uuid.UUID
+	ProcessID uuid.UUID
+}
+
+// Those of the executions that the process does not hold any more.
+func (q *Queries) SysExecutionListLeaseLost(ctx context.Context, db DBTX, arg SysExecutionListLeaseLostParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sysExecutionListLeaseLost, arg.Ids, arg.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sysExecutionListRunnable = `-- name: SysExecutionListRunnable :many
 SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
     (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
 FROM (SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id) AS asked
@@ -909,12 +939,12 @@ JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.
 JOIN execution_payloads p ON p.execution_id = e.id
 `
 
-type SysExecutionListForRunParams struct {
+type SysExecutionListRunnableParams struct {
 	Ids       []uuid.UUID
 	TenantIds []uuid.UUID
 }
 
-type SysExecutionListForRunRow struct {
+type SysExecutionListRunnableRow struct {
 	ID         uuid.UUID
 	TenantID   uuid.UUID
 	WorkflowID uuid.UUID
@@ -932,15 +962,15 @@ type SysExecutionListForRunRow struct {
 // has comes with its lease.
 // The ids come from a subquery as in SysExecutionInsert.
 // Found by the id alone: a tenant's index leads to all of its executions.
-func (q *Queries) SysExecutionListForRun(ctx context.Context, db DBTX, arg SysExecutionListForRunParams) ([]SysExecutionListForRunRow, error) {
-	rows, err := db.Query(ctx, sysExecutionListForRun, arg.Ids, arg.TenantIds)
+func (q *Queries) SysExecutionListRunnable(ctx context.Context, db DBTX, arg SysExecutionListRunnableParams) ([]SysExecutionListRunnableRow, error) {
+	rows, err := db.Query(ctx, sysExecutionListRunnable, arg.Ids, arg.TenantIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysExecutionListForRunRow{}
+	items := []SysExecutionListRunnableRow{}
 	for rows.Next() {
-		var i SysExecutionListForRunRow
+		var i SysExecutionListRunnableRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.TenantID,
@@ -964,45 +994,24 @@ func (q *Queries) SysExecutionListForRun(ctx context.Context, db DBTX, arg SysEx
 	return items, nil
 }
 
-const sysExecutionListLost = `-- name: SysExecutionListLost :many
-SELECT id FROM executions WHERE id = ANY ($1::uuid[]) AND lease_process_id IS DISTINCT FROM $2::uuid
+const sysExecutionPartitionsCreate = `-- name: SysExecutionPartitionsCreate :exec
+SELECT execution_partitions_provide($1)
 `
 
-type SysExecutionListLostParams struct {
-	Ids       []uuid.UUID
-	ProcessID uuid.UUID
+func (q *Queries) SysExecutionPartitionsCreate(ctx context.Context, db DBTX, monthsAhead int32) error {
+	_, err := db.Exec(ctx, sysExecutionPartitionsCreate, monthsAhead)
+	return err
 }
 
-// Those of the executions that the process does not hold any more.
-func (q *Queries) SysExecutionListLost(ctx context.Context, db DBTX, arg SysExecutionListLostParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, sysExecutionListLost, arg.Ids, arg.ProcessID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []uuid.UUID{}
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sysExecutionPartitionsBegin = `-- name: SysExecutionPartitionsBegin :exec
+const sysExecutionPartitionsCreateFirst = `-- name: SysExecutionPartitionsCreateFirst :exec
 SELECT execution_partitions_provide($1)
 WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM')) IS NULL
 `
 
 // Where there is none of this month. Otherwise it waits for nobody: to make a
 // partition takes a lock that a dump of the database, for instance, holds up.
-func (q *Queries) SysExecutionPartitionsBegin(ctx context.Context, db DBTX, monthsAhead int32) error {
-	_, err := db.Exec(ctx, sysExecutionPartitionsBegin, monthsAhead)
+func (q *Queries) SysExecutionPartitionsCreateFirst(ctx context.Context, db DBTX, monthsAhead int32) error {
+	_, err := db.Exec(ctx, sysExecutionPartitionsCreateFirst, monthsAhead)
 	return err
 }
 
@@ -1028,15 +1037,6 @@ func (q *Queries) SysExecutionPartitionsDrop(ctx context.Context, db DBTX, month
 		return nil, err
 	}
 	return items, nil
-}
-
-const sysExecutionPartitionsProvide = `-- name: SysExecutionPartitionsProvide :exec
-SELECT execution_partitions_provide($1)
-`
-
-func (q *Queries) SysExecutionPartitionsProvide(ctx context.Context, db DBTX, monthsAhead int32) error {
-	_, err := db.Exec(ctx, sysExecutionPartitionsProvide, monthsAhead)
-	return err
 }
 
 const sysExecutionRelease = `-- name: SysExecutionRelease :many
@@ -1115,17 +1115,17 @@ func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecu
 	return items, nil
 }
 
-const sysNotify = `-- name: SysNotify :exec
+const sysNotificationSend = `-- name: SysNotificationSend :exec
 SELECT pg_notify($1::text, $2::text)
 `
 
-type SysNotifyParams struct {
+type SysNotificationSendParams struct {
 	Channel string
 	Payload string
 }
 
 // Tells every process that listens on a channel, once the transaction commits.
-func (q *Queries) SysNotify(ctx context.Context, db DBTX, arg SysNotifyParams) error {
-	_, err := db.Exec(ctx, sysNotify, arg.Channel, arg.Payload)
+func (q *Queries) SysNotificationSend(ctx context.Context, db DBTX, arg SysNotificationSendParams) error {
+	_, err := db.Exec(ctx, sysNotificationSend, arg.Channel, arg.Payload)
 	return err
 }

@@ -14,7 +14,7 @@ FROM idempotency_keys k LEFT JOIN execution_payloads p ON p.execution_id = k.exe
 WHERE k.tenant_id = @tenant_id AND k.client_id = @client_id AND k.key = @key
     AND k.created_at >= now() - make_interval(secs => @younger_than_seconds::float8);
 
--- name: IdempotencyKeyAnswer :execrows
+-- name: IdempotencyKeySetResponse :execrows
 -- Keeps the answer that a caller gets instead of the result of an execution that
 -- goes on. No row: it has ended.
 WITH ongoing AS MATERIALIZED (
@@ -26,7 +26,7 @@ UPDATE idempotency_keys k SET status = @status::smallint, answer = @answer::json
 FROM ongoing
 WHERE k.tenant_id = @tenant_id AND k.client_id = @client_id AND k.key = @key AND k.execution_id = ongoing.id AND k.answer IS NULL;
 
--- name: IdempotencyKeyFreeze :exec
+-- name: IdempotencyKeySetResult :exec
 -- Keeps the result of an execution for the keys whose answer is made of it.
 UPDATE idempotency_keys k SET result = p.result
 FROM execution_payloads p

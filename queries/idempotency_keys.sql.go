@@ -11,61 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const idempotencyKeyAnswer = `-- name: IdempotencyKeyAnswer :execrows
-WITH ongoing AS MATERIALIZED (
-    SELECT e.id FROM executions e
-    WHERE e.tenant_id = $3 AND e.id = $6 AND e.status IN ('pending', 'running')
-    FOR SHARE
-)
-UPDATE idempotency_keys k SET status = $1::smallint, answer = $2::json
-FROM ongoing
-WHERE k.tenant_id = $3 AND k.client_id = $4 AND k.key = $5 AND k.execution_id = ongoing.id AND k.answer IS NULL
-`
-
-type IdempotencyKeyAnswerParams struct {
-	Status      int16
-	Answer      []byte
-	TenantID    uuid.UUID
-	ClientID    uuid.UUID
-	Key         string
-	ExecutionID uuid.UUID
-}
-
-// Keeps the answer that a caller gets instead of the result of an execution that
-// goes on. No row: it has ended.
-func (q *Queries) IdempotencyKeyAnswer(ctx context.Context, db DBTX, arg IdempotencyKeyAnswerParams) (int64, error) {
-	result, err := db.Exec(ctx, idempotencyKeyAnswer,
-		arg.Status,
-		arg.Answer,
-		arg.TenantID,
-		arg.ClientID,
-		arg.Key,
-		arg.ExecutionID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const idempotencyKeyFreeze = `-- name: IdempotencyKeyFreeze :exec
-UPDATE idempotency_keys k SET result = p.result
-FROM execution_payloads p
-WHERE k.tenant_id = $1 AND k.execution_id = $2::uuid AND k.answer IS NULL AND k.result IS NULL
-    AND p.execution_id = $2::uuid
-`
-
-type IdempotencyKeyFreezeParams struct {
-	TenantID    uuid.UUID
-	ExecutionID uuid.UUID
-}
-
-// Keeps the result of an execution for the keys whose answer is made of it.
-func (q *Queries) IdempotencyKeyFreeze(ctx context.Context, db DBTX, arg IdempotencyKeyFreezeParams) error {
-	_, err := db.Exec(ctx, idempotencyKeyFreeze, arg.TenantID, arg.ExecutionID)
-	return err
-}
-
 const idempotencyKeyGet = `-- name: IdempotencyKeyGet :one
 SELECT k.fingerprint, k.status, k.answer, k.execution_id, COALESCE(k.result, p.result)::json AS result
 FROM idempotency_keys k LEFT JOIN execution_payloads p ON p.execution_id = k.execution_id
@@ -143,6 +88,61 @@ func (q *Queries) IdempotencyKeyInsert(ctx context.Context, db DBTX, arg Idempot
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const idempotencyKeySetResponse = `-- name: IdempotencyKeySetResponse :execrows
+WITH ongoing AS MATERIALIZED (
+    SELECT e.id FROM executions e
+    WHERE e.tenant_id = $3 AND e.id = $6 AND e.status IN ('pending', 'running')
+    FOR SHARE
+)
+UPDATE idempotency_keys k SET status = $1::smallint, answer = $2::json
+FROM ongoing
+WHERE k.tenant_id = $3 AND k.client_id = $4 AND k.key = $5 AND k.execution_id = ongoing.id AND k.answer IS NULL
+`
+
+type IdempotencyKeySetResponseParams struct {
+	Status      int16
+	Answer      []byte
+	TenantID    uuid.UUID
+	ClientID    uuid.UUID
+	Key         string
+	ExecutionID uuid.UUID
+}
+
+// Keeps the answer that a caller gets instead of the result of an execution that
+// goes on. No row: it has ended.
+func (q *Queries) IdempotencyKeySetResponse(ctx context.Context, db DBTX, arg IdempotencyKeySetResponseParams) (int64, error) {
+	result, err := db.Exec(ctx, idempotencyKeySetResponse,
+		arg.Status,
+		arg.Answer,
+		arg.TenantID,
+		arg.ClientID,
+		arg.Key,
+		arg.ExecutionID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const idempotencyKeySetResult = `-- name: IdempotencyKeySetResult :exec
+UPDATE idempotency_keys k SET result = p.result
+FROM execution_payloads p
+WHERE k.tenant_id = $1 AND k.execution_id = $2::uuid AND k.answer IS NULL AND k.result IS NULL
+    AND p.execution_id = $2::uuid
+`
+
+type IdempotencyKeySetResultParams struct {
+	TenantID    uuid.UUID
+	ExecutionID uuid.UUID
+}
+
+// Keeps the result of an execution for the keys whose answer is made of it.
+func (q *Queries) IdempotencyKeySetResult(ctx context.Context, db DBTX, arg IdempotencyKeySetResultParams) error {
+	_, err := db.Exec(ctx, idempotencyKeySetResult, arg.TenantID, arg.ExecutionID)
+	return err
 }
 
 const sysIdempotencyKeyDeleteOld = `-- name: SysIdempotencyKeyDeleteOld :execrows

@@ -1,7 +1,7 @@
 -- What /metrics tells of the whole installation. Each reads an index of what is open,
 -- never of what has ended.
 
--- name: SysQueueFigures :many
+-- name: SysMetricsListQueues :many
 -- The jobs that have not ended, and for how long the first that could run has waited.
 SELECT queue, state::text AS state, count(*) AS jobs,
     (CASE state WHEN 'available' THEN GREATEST(extract(epoch FROM now() - min(scheduled_at)), 0) ELSE 0 END)::float8 AS late_seconds
@@ -9,19 +9,19 @@ FROM river.river_job
 WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
 GROUP BY queue, state;
 
--- name: SysBatchFigures :many
+-- name: SysMetricsListBatches :many
 -- Batches that have not ended.
 SELECT status, count(*) AS batches FROM execution_batches
 WHERE status NOT IN ('complete', 'cancelled', 'pre_processing_failed', 'post_processing_failed')
 GROUP BY status;
 
--- name: SysProcessFigures :many
+-- name: SysMetricsListProcesses :many
 -- Processes that live.
 SELECT role, count(*) AS processes FROM processes
 WHERE heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)
 GROUP BY role;
 
--- name: SysOpenFigures :one
+-- name: SysMetricsGetOpen :one
 -- Executions that have not ended, and schedules that were due a minute ago and have
 -- not fired; those of archived workflows and of revoked tenants never do.
 SELECT (SELECT count(*) FROM executions WHERE status IN ('pending', 'running')) AS executions,

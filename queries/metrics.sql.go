@@ -9,27 +9,49 @@ import (
 	"context"
 )
 
-const sysBatchFigures = `-- name: SysBatchFigures :many
+const sysMetricsGetOpen = `-- name: SysMetricsGetOpen :one
+SELECT (SELECT count(*) FROM executions WHERE status IN ('pending', 'running')) AS executions,
+    (SELECT count(*) FROM schedules s
+        JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
+        JOIN tenants t ON t.id = s.tenant_id
+        WHERE s.next_run_at < now() - interval '1 minute' AND w.status = 'active' AND t.revoked_at IS NULL) AS schedules_late
+`
+
+type SysMetricsGetOpenRow struct {
+	Executions    int64
+	SchedulesLate int64
+}
+
+// Executions that have not ended, and schedules that were due a minute ago and have
+// not fired; those of archived workflows and of revoked tenants never do.
+func (q *Queries) SysMetricsGetOpen(ctx context.Context, db DBTX) (SysMetricsGetOpenRow, error) {
+	row := db.QueryRow(ctx, sysMetricsGetOpen)
+	var i SysMetricsGetOpenRow
+	err := row.Scan(&i.Executions, &i.SchedulesLate)
+	return i, err
+}
+
+const sysMetricsListBatches = `-- name: SysMetricsListBatches :many
 SELECT status, count(*) AS batches FROM execution_batches
 WHERE status NOT IN ('complete', 'cancelled', 'pre_processing_failed', 'post_processing_failed')
 GROUP BY status
 `
 
-type SysBatchFiguresRow struct {
+type SysMetricsListBatchesRow struct {
 	Status  string
 	Batches int64
 }
 
 // Batches that have not ended.
-func (q *Queries) SysBatchFigures(ctx context.Context, db DBTX) ([]SysBatchFiguresRow, error) {
-	rows, err := db.Query(ctx, sysBatchFigures)
+func (q *Queries) SysMetricsListBatches(ctx context.Context, db DBTX) ([]SysMetricsListBatchesRow, error) {
+	rows, err := db.Query(ctx, sysMetricsListBatches)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysBatchFiguresRow{}
+	items := []SysMetricsListBatchesRow{}
 	for rows.Next() {
-		var i SysBatchFiguresRow
+		var i SysMetricsListBatchesRow
 		if err := rows.Scan(&i.Status, &i.Batches); err != nil {
 			return nil, err
 		}
@@ -41,49 +63,27 @@ func (q *Queries) SysBatchFigures(ctx context.Context, db DBTX) ([]SysBatchFigur
 	return items, nil
 }
 
-const sysOpenFigures = `-- name: SysOpenFigures :one
-SELECT (SELECT count(*) FROM executions WHERE status IN ('pending', 'running')) AS executions,
-    (SELECT count(*) FROM schedules s
-        JOIN workflows w ON w.tenant_id = s.tenant_id AND w.id = s.workflow_id
-        JOIN tenants t ON t.id = s.tenant_id
-        WHERE s.next_run_at < now() - interval '1 minute' AND w.status = 'active' AND t.revoked_at IS NULL) AS schedules_late
-`
-
-type SysOpenFiguresRow struct {
-	Executions    int64
-	SchedulesLate int64
-}
-
-// Executions that have not ended, and schedules that were due a minute ago and have
-// not fired; those of archived workflows and of revoked tenants never do.
-func (q *Queries) SysOpenFigures(ctx context.Context, db DBTX) (SysOpenFiguresRow, error) {
-	row := db.QueryRow(ctx, sysOpenFigures)
-	var i SysOpenFiguresRow
-	err := row.Scan(&i.Executions, &i.SchedulesLate)
-	return i, err
-}
-
-const sysProcessFigures = `-- name: SysProcessFigures :many
+const sysMetricsListProcesses = `-- name: SysMetricsListProcesses :many
 SELECT role, count(*) AS processes FROM processes
 WHERE heartbeat_at > now() - make_interval(secs => $1::float8)
 GROUP BY role
 `
 
-type SysProcessFiguresRow struct {
+type SysMetricsListProcessesRow struct {
 	Role      string
 	Processes int64
 }
 
 // Processes that live.
-func (q *Queries) SysProcessFigures(ctx context.Context, db DBTX, deadAfterSeconds float64) ([]SysProcessFiguresRow, error) {
-	rows, err := db.Query(ctx, sysProcessFigures, deadAfterSeconds)
+func (q *Queries) SysMetricsListProcesses(ctx context.Context, db DBTX, deadAfterSeconds float64) ([]SysMetricsListProcessesRow, error) {
+	rows, err := db.Query(ctx, sysMetricsListProcesses, deadAfterSeconds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysProcessFiguresRow{}
+	items := []SysMetricsListProcessesRow{}
 	for rows.Next() {
-		var i SysProcessFiguresRow
+		var i SysMetricsListProcessesRow
 		if err := rows.Scan(&i.Role, &i.Processes); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (q *Queries) SysProcessFigures(ctx context.Context, db DBTX, deadAfterSecon
 	return items, nil
 }
 
-const sysQueueFigures = `-- name: SysQueueFigures :many
+const sysMetricsListQueues = `-- name: SysMetricsListQueues :many
 
 SELECT queue, state::text AS state, count(*) AS jobs,
     (CASE state WHEN 'available' THEN GREATEST(extract(epoch FROM now() - min(scheduled_at)), 0) ELSE 0 END)::float8 AS late_seconds
@@ -104,7 +104,7 @@ WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
 GROUP BY queue, state
 `
 
-type SysQueueFiguresRow struct {
+type SysMetricsListQueuesRow struct {
 	Queue       string
 	State       string
 	Jobs        int64
@@ -114,15 +114,15 @@ type SysQueueFiguresRow struct {
 // What /metrics tells of the whole installation. Each reads an index of what is open,
 // never of what has ended.
 // The jobs that have not ended, and for how long the first that could run has waited.
-func (q *Queries) SysQueueFigures(ctx context.Context, db DBTX) ([]SysQueueFiguresRow, error) {
-	rows, err := db.Query(ctx, sysQueueFigures)
+func (q *Queries) SysMetricsListQueues(ctx context.Context, db DBTX) ([]SysMetricsListQueuesRow, error) {
+	rows, err := db.Query(ctx, sysMetricsListQueues)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysQueueFiguresRow{}
+	items := []SysMetricsListQueuesRow{}
 	for rows.Next() {
-		var i SysQueueFiguresRow
+		var i SysMetricsListQueuesRow
 		if err := rows.Scan(
 			&i.Queue,
 			&i.State,

@@ -28,9 +28,9 @@ func TestBatchFiguresReadWhatIsOpen(t *testing.T) {
 	t.Cleanup(pool.Close)
 	var read int
 	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		figures, err := queries.New().SysBatchFigures(t.Context(), tx)
+		figures, err := queries.New().SysMetricsListBatches(t.Context(), tx)
 		require.NoError(t, err)
-		require.Equal(t, []queries.SysBatchFiguresRow{{Status: "processing", Batches: open}}, figures)
+		require.Equal(t, []queries.SysMetricsListBatchesRow{{Status: "processing", Batches: open}}, figures)
 		return tx.QueryRow(t.Context(), `SELECT sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))
 			FROM pg_class c WHERE c.relname ~ '^execution_batches'`).Scan(&read)
 	}))

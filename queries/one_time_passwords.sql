@@ -52,7 +52,7 @@ SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at,
 FROM one_time_passwords o JOIN authorizations a ON a.tenant_id = o.tenant_id AND a.id = o.authorization_id
 WHERE o.tenant_id = @tenant_id AND o.id = @id AND o.authorization_id = @authorization_id AND a.deleted_at IS NULL;
 
--- name: OTPConsume :one
+-- name: OTPVerify :one
 UPDATE one_time_passwords SET verified_at = now(), message = NULL
 WHERE tenant_id = @tenant_id AND id = @id AND superseded_at IS NULL AND verified_at IS NULL AND expires_at > now()
 RETURNING contact_method, contact_masked, contact_hash, template_hash, sent_at, provider, provider_message_id, attempts;
@@ -80,7 +80,7 @@ RETURNING now()::timestamptz AS sent_at;
 UPDATE one_time_passwords SET failed_at = now(), message = NULL
 WHERE tenant_id = @tenant_id AND id = @id AND sent_at IS NULL AND failed_at IS NULL;
 
--- name: OTPEntomb :exec
+-- name: OTPErase :exec
 UPDATE one_time_passwords SET contact_masked = '', message = NULL, provider_message_id = NULL,
     superseded_at = CASE WHEN verified_at IS NULL THEN coalesce(superseded_at, now()) END
 WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;

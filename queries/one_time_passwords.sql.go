@@ -43,44 +43,6 @@ func (q *Queries) OTPAttempt(ctx context.Context, db DBTX, arg OTPAttemptParams)
 	return i, err
 }
 
-const oTPConsume = `-- name: OTPConsume :one
-UPDATE one_time_passwords SET verified_at = now(), message = NULL
-WHERE tenant_id = $1 AND id = $2 AND superseded_at IS NULL AND verified_at IS NULL AND expires_at > now()
-RETURNING contact_method, contact_masked, contact_hash, template_hash, sent_at, provider, provider_message_id, attempts
-`
-
-type OTPConsumeParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-type OTPConsumeRow struct {
-	ContactMethod     string
-	ContactMasked     string
-	ContactHash       []byte
-	TemplateHash      []byte
-	SentAt            *time.Time
-	Provider          *string
-	ProviderMessageID *string
-	Attempts          int32
-}
-
-func (q *Queries) OTPConsume(ctx context.Context, db DBTX, arg OTPConsumeParams) (OTPConsumeRow, error) {
-	row := db.QueryRow(ctx, oTPConsume, arg.TenantID, arg.ID)
-	var i OTPConsumeRow
-	err := row.Scan(
-		&i.ContactMethod,
-		&i.ContactMasked,
-		&i.ContactHash,
-		&i.TemplateHash,
-		&i.SentAt,
-		&i.Provider,
-		&i.ProviderMessageID,
-		&i.Attempts,
-	)
-	return i, err
-}
-
 const oTPCount = `-- name: OTPCount :one
 SELECT count(*) FROM one_time_passwords WHERE tenant_id = $1 AND authorization_id = $2
 `
@@ -97,19 +59,19 @@ func (q *Queries) OTPCount(ctx context.Context, db DBTX, arg OTPCountParams) (in
 	return count, err
 }
 
-const oTPEntomb = `-- name: OTPEntomb :exec
+const oTPErase = `-- name: OTPErase :exec
 UPDATE one_time_passwords SET contact_masked = '', message = NULL, provider_message_id = NULL,
     superseded_at = CASE WHEN verified_at IS NULL THEN coalesce(superseded_at, now()) END
 WHERE tenant_id = $1 AND authorization_id = $2
 `
 
-type OTPEntombParams struct {
+type OTPEraseParams struct {
 	TenantID        uuid.UUID
 	AuthorizationID uuid.UUID
 }
 
-func (q *Queries) OTPEntomb(ctx context.Context, db DBTX, arg OTPEntombParams) error {
-	_, err := db.Exec(ctx, oTPEntomb, arg.TenantID, arg.AuthorizationID)
+func (q *Queries) OTPErase(ctx context.Context, db DBTX, arg OTPEraseParams) error {
+	_, err := db.Exec(ctx, oTPErase, arg.TenantID, arg.AuthorizationID)
 	return err
 }
 
@@ -342,6 +304,44 @@ func (q *Queries) OTPSupersede(ctx context.Context, db DBTX, arg OTPSupersedePar
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const oTPVerify = `-- name: OTPVerify :one
+UPDATE one_time_passwords SET verified_at = now(), message = NULL
+WHERE tenant_id = $1 AND id = $2 AND superseded_at IS NULL AND verified_at IS NULL AND expires_at > now()
+RETURNING contact_method, contact_masked, contact_hash, template_hash, sent_at, provider, provider_message_id, attempts
+`
+
+type OTPVerifyParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type OTPVerifyRow struct {
+	ContactMethod     string
+	ContactMasked     string
+	ContactHash       []byte
+	TemplateHash      []byte
+	SentAt            *time.Time
+	Provider          *string
+	ProviderMessageID *string
+	Attempts          int32
+}
+
+func (q *Queries) OTPVerify(ctx context.Context, db DBTX, arg OTPVerifyParams) (OTPVerifyRow, error) {
+	row := db.QueryRow(ctx, oTPVerify, arg.TenantID, arg.ID)
+	var i OTPVerifyRow
+	err := row.Scan(
+		&i.ContactMethod,
+		&i.ContactMasked,
+		&i.ContactHash,
+		&i.TemplateHash,
+		&i.SentAt,
+		&i.Provider,
+		&i.ProviderMessageID,
+		&i.Attempts,
+	)
+	return i, err
 }
 
 const signatureList = `-- name: SignatureList :many

@@ -1,7 +1,7 @@
 -- name: PackageInsert :exec
 INSERT INTO packages (id, tenant_id, kind) VALUES (@id, @tenant_id, @kind);
 
--- name: PackageListKnown :many
+-- name: PackageListExisting :many
 -- Those of the named packages that exist, in no order.
 SELECT id FROM packages WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]);
 

@@ -150,18 +150,18 @@ func (q *Queries) PackageInsert(ctx context.Context, db DBTX, arg PackageInsertP
 	return err
 }
 
-const packageListKnown = `-- name: PackageListKnown :many
+const packageListExisting = `-- name: PackageListExisting :many
 SELECT id FROM packages WHERE tenant_id = $1 AND id = ANY($2::uuid[])
 `
 
-type PackageListKnownParams struct {
+type PackageListExistingParams struct {
 	TenantID uuid.UUID
 	Ids      []uuid.UUID
 }
 
 // Those of the named packages that exist, in no order.
-func (q *Queries) PackageListKnown(ctx context.Context, db DBTX, arg PackageListKnownParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, packageListKnown, arg.TenantID, arg.Ids)
+func (q *Queries) PackageListExisting(ctx context.Context, db DBTX, arg PackageListExistingParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, packageListExisting, arg.TenantID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}

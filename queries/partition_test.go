@@ -79,7 +79,7 @@ func TestOnPartitionFindsByID(t *testing.T) {
 		asking(ctx, db, q.ExecutionGetState, queries.ExecutionGetStateParams{ID: id}),
 		asking(ctx, db, q.ExecutionGet, queries.ExecutionGetParams{ID: id}),
 		asking(ctx, db, q.ExecutionLease, queries.ExecutionLeaseParams{ID: id}),
-		asking(ctx, db, q.ExecutionLetGo, queries.ExecutionLetGoParams{ID: id}),
+		asking(ctx, db, q.ExecutionReleaseForRetry, queries.ExecutionReleaseForRetryParams{ID: id}),
 		asking(ctx, db, q.ExecutionCheckpoint, queries.ExecutionCheckpointParams{ID: id, State: []byte(`{}`)}),
 		asking(ctx, db, q.ExecutionFinish, queries.ExecutionFinishParams{ID: id, Tags: []string{}, Result: []byte(`{}`)}),
 	}
@@ -138,8 +138,8 @@ func TestStatementWithoutMarkFails(t *testing.T) {
 	db := queries.OnPartition(pgtest.Tx(t), pgtest.NewID(t))
 	_, err := queries.New().ExecutionExists(t.Context(), db, queries.ExecutionExistsParams{})
 	require.ErrorContains(t, err, "has no table with the mark /*partition*/")
-	_, err = queries.New().ExecutionUnlease(t.Context(), db, queries.ExecutionUnleaseParams{})
-	require.ErrorContains(t, err, "ExecutionUnlease")
+	_, err = queries.New().ExecutionRelease(t.Context(), db, queries.ExecutionReleaseParams{})
+	require.ErrorContains(t, err, "ExecutionRelease")
 }
 
 // asking is a statement about an execution, whatever it answers.

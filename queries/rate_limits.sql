@@ -1,9 +1,9 @@
--- name: SysRateLimitTake :one
+-- name: SysRateLimitAcquire :one
 -- The subject is a tenant, or a client at the token endpoint.
 SELECT admitted::boolean AS admitted, remaining::integer AS remaining, free_in_ms::integer AS free_in_ms
 FROM rate_limit_take(@subject::uuid, @category::text, @per_minute::integer, @taking::boolean);
 
--- name: SysRateLimitSweep :one
+-- name: SysRateLimitDeleteOld :one
 -- Forgets whatever has had no hit for two windows, a part of it at a time: a part
 -- is so many counters, and so many hits. What others hold is passed over.
 WITH quiet AS MATERIALIZED (

@@ -11,7 +11,38 @@ import (
 	"github.com/google/uuid"
 )
 
-const sysRateLimitSweep = `-- name: SysRateLimitSweep :one
+const sysRateLimitAcquire = `-- name: SysRateLimitAcquire :one
+SELECT admitted::boolean AS admitted, remaining::integer AS remaining, free_in_ms::integer AS free_in_ms
+FROM rate_limit_take($1::uuid, $2::text, $3::integer, $4::boolean)
+`
+
+type SysRateLimitAcquireParams struct {
+	Subject   uuid.UUID
+	Category  string
+	PerMinute int32
+	Taking    bool
+}
+
+type SysRateLimitAcquireRow struct {
+	Admitted  bool
+	Remaining int32
+	FreeInMs  int32
+}
+
+// The subject is a tenant, or a client at the token endpoint.
+func (q *Queries) SysRateLimitAcquire(ctx context.Context, db DBTX, arg SysRateLimitAcquireParams) (SysRateLimitAcquireRow, error) {
+	row := db.QueryRow(ctx, sysRateLimitAcquire,
+		arg.Subject,
+		arg.Category,
+		arg.PerMinute,
+		arg.Taking,
+	)
+	var i SysRateLimitAcquireRow
+	err := row.Scan(&i.Admitted, &i.Remaining, &i.FreeInMs)
+	return i, err
+}
+
+const sysRateLimitDeleteOld = `-- name: SysRateLimitDeleteOld :one
 WITH quiet AS MATERIALIZED (
     SELECT r.subject, r.category FROM rate_limits r
     WHERE r.last_at < now() - interval '2 minutes'
@@ -31,40 +62,9 @@ SELECT ((SELECT count(*) FROM quiet) = $1::bigint OR (SELECT count(*) FROM old) 
 
 // Forgets whatever has had no hit for two windows, a part of it at a time: a part
 // is so many counters, and so many hits. What others hold is passed over.
-func (q *Queries) SysRateLimitSweep(ctx context.Context, db DBTX, part int64) (bool, error) {
-	row := db.QueryRow(ctx, sysRateLimitSweep, part)
+func (q *Queries) SysRateLimitDeleteOld(ctx context.Context, db DBTX, part int64) (bool, error) {
+	row := db.QueryRow(ctx, sysRateLimitDeleteOld, part)
 	var has_more bool
 	err := row.Scan(&has_more)
 	return has_more, err
-}
-
-const sysRateLimitTake = `-- name: SysRateLimitTake :one
-SELECT admitted::boolean AS admitted, remaining::integer AS remaining, free_in_ms::integer AS free_in_ms
-FROM rate_limit_take($1::uuid, $2::text, $3::integer, $4::boolean)
-`
-
-type SysRateLimitTakeParams struct {
-	Subject   uuid.UUID
-	Category  string
-	PerMinute int32
-	Taking    bool
-}
-
-type SysRateLimitTakeRow struct {
-	Admitted  bool
-	Remaining int32
-	FreeInMs  int32
-}
-
-// The subject is a tenant, or a client at the token endpoint.
-func (q *Queries) SysRateLimitTake(ctx context.Context, db DBTX, arg SysRateLimitTakeParams) (SysRateLimitTakeRow, error) {
-	row := db.QueryRow(ctx, sysRateLimitTake,
-		arg.Subject,
-		arg.Category,
-		arg.PerMinute,
-		arg.Taking,
-	)
-	var i SysRateLimitTakeRow
-	err := row.Scan(&i.Admitted, &i.Remaining, &i.FreeInMs)
-	return i, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const sysRevokedWithin = `-- name: SysRevokedWithin :many
+const sysRevocationListRecent = `-- name: SysRevocationListRecent :many
 SELECT c.id, c.revoked_at::timestamptz AS revoked_at FROM clients c WHERE c.revoked_at > now() - make_interval(secs => $1::float8)
 UNION ALL
 SELECT t.id, t.revoked_at::timestamptz FROM tenants t WHERE t.revoked_at > now() - make_interval(secs => $1::float8)
@@ -20,22 +20,22 @@ UNION ALL
 SELECT f.id, f.revoked_at::timestamptz FROM refresh_token_families f WHERE f.revoked_at > now() - make_interval(secs => $1::float8)
 `
 
-type SysRevokedWithinRow struct {
+type SysRevocationListRecentRow struct {
 	ID        uuid.UUID
 	RevokedAt time.Time
 }
 
 // Clients, tenants and families of refresh tokens that were revoked within the
 // given number of seconds.
-func (q *Queries) SysRevokedWithin(ctx context.Context, db DBTX, seconds float64) ([]SysRevokedWithinRow, error) {
-	rows, err := db.Query(ctx, sysRevokedWithin, seconds)
+func (q *Queries) SysRevocationListRecent(ctx context.Context, db DBTX, seconds float64) ([]SysRevocationListRecentRow, error) {
+	rows, err := db.Query(ctx, sysRevocationListRecent, seconds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SysRevokedWithinRow{}
+	items := []SysRevocationListRecentRow{}
 	for rows.Next() {
-		var i SysRevokedWithinRow
+		var i SysRevocationListRecentRow
 		if err := rows.Scan(&i.ID, &i.RevokedAt); err != nil {
 			return nil, err
 		}

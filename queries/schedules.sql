@@ -1,6 +1,6 @@
 -- Schedules of workflows and their firings.
 
--- name: SysClock :one
+-- name: SysTimeGet :one
 -- The database's time, which all processes share.
 SELECT clock_timestamp()::timestamptz AS now;
 
@@ -35,7 +35,7 @@ FROM schedule_firings WHERE tenant_id = @tenant_id AND workflow_id = @workflow_i
 ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
--- name: SysScheduleNext :one
+-- name: SysScheduleGetNextRun :one
 -- When the first of all schedules is due. No row: there is none.
 SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1;
 
@@ -91,7 +91,7 @@ WITH firing AS (
 SELECT firing.position::integer AS position
 FROM fired JOIN firing ON firing.tenant_id = fired.tenant_id AND firing.workflow_id = fired.workflow_id AND firing.slot = fired.slot;
 
--- name: ScheduleFiringRefuse :exec
+-- name: ScheduleFiringSetFailed :exec
 -- Records that a firing could not start its run after all.
 UPDATE schedule_firings SET status = @status, reason = @reason::text, execution_id = NULL, batch_id = NULL
 WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id AND slot = @slot AND scheduled_at = @scheduled_at;
@@ -105,7 +105,7 @@ UPDATE schedules s SET next_run_at = claimed.next_run_at
 FROM claimed
 WHERE s.tenant_id = claimed.tenant_id AND s.workflow_id = claimed.workflow_id AND s.slot = claimed.slot;
 
--- name: SysScheduleFiringPrune :exec
+-- name: SysScheduleFiringDeleteOld :exec
 -- Keeps the newest firings of slots, and the newest that started a run: while
 -- that goes on, others are skipped, however many there are.
 WITH claimed AS (

@@ -100,12 +100,12 @@ func (q *Queries) ScheduleFiringListNewest(ctx context.Context, db DBTX, arg Sch
 	return items, nil
 }
 
-const scheduleFiringRefuse = `-- name: ScheduleFiringRefuse :exec
+const scheduleFiringSetFailed = `-- name: ScheduleFiringSetFailed :exec
 UPDATE schedule_firings SET status = $1, reason = $2::text, execution_id = NULL, batch_id = NULL
 WHERE tenant_id = $3 AND workflow_id = $4 AND slot = $5 AND scheduled_at = $6
 `
 
-type ScheduleFiringRefuseParams struct {
+type ScheduleFiringSetFailedParams struct {
 	Status      string
 	Reason      string
 	TenantID    uuid.UUID
@@ -115,8 +115,8 @@ type ScheduleFiringRefuseParams struct {
 }
 
 // Records that a firing could not start its run after all.
-func (q *Queries) ScheduleFiringRefuse(ctx context.Context, db DBTX, arg ScheduleFiringRefuseParams) error {
-	_, err := db.Exec(ctx, scheduleFiringRefuse,
+func (q *Queries) ScheduleFiringSetFailed(ctx context.Context, db DBTX, arg ScheduleFiringSetFailedParams) error {
+	_, err := db.Exec(ctx, scheduleFiringSetFailed,
 		arg.Status,
 		arg.Reason,
 		arg.TenantID,
@@ -233,20 +233,6 @@ func (q *Queries) ScheduleWorkflowLock(ctx context.Context, db DBTX, arg Schedul
 	return status, err
 }
 
-const sysClock = `-- name: SysClock :one
-
-SELECT clock_timestamp()::timestamptz AS now
-`
-
-// Schedules of workflows and their firings.
-// The database's time, which all processes share.
-func (q *Queries) SysClock(ctx context.Context, db DBTX) (time.Time, error) {
-	row := db.QueryRow(ctx, sysClock)
-	var now time.Time
-	err := row.Scan(&now)
-	return now, err
-}
-
 const sysScheduleAdvance = `-- name: SysScheduleAdvance :exec
 WITH claimed AS (
     SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workflow_id,
@@ -341,6 +327,45 @@ func (q *Queries) SysScheduleClaim(ctx context.Context, db DBTX, arg SysSchedule
 	return items, nil
 }
 
+const sysScheduleFiringDeleteOld = `-- name: SysScheduleFiringDeleteOld :exec
+WITH claimed AS (
+    SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id, unnest($4::text[]) AS slot
+)
+DELETE FROM schedule_firings f
+USING claimed CROSS JOIN LATERAL (
+    SELECT k.scheduled_at FROM schedule_firings k
+    WHERE k.tenant_id = claimed.tenant_id AND k.workflow_id = claimed.workflow_id AND k.slot = claimed.slot
+    ORDER BY k.scheduled_at DESC
+    OFFSET $1::integer
+    LIMIT 1
+) AS oldest
+WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot
+  AND f.scheduled_at <= oldest.scheduled_at
+  AND f.scheduled_at IS DISTINCT FROM (
+    SELECT max(n.scheduled_at) FROM schedule_firings n
+    WHERE n.tenant_id = f.tenant_id AND n.workflow_id = f.workflow_id AND n.slot = f.slot AND n.status = 'started'
+  )
+`
+
+type SysScheduleFiringDeleteOldParams struct {
+	FiringsKept int32
+	TenantIds   []uuid.UUID
+	WorkflowIds []uuid.UUID
+	Slots       []string
+}
+
+// Keeps the newest firings of slots, and the newest that started a run: while
+// that goes on, others are skipped, however many there are.
+func (q *Queries) SysScheduleFiringDeleteOld(ctx context.Context, db DBTX, arg SysScheduleFiringDeleteOldParams) error {
+	_, err := db.Exec(ctx, sysScheduleFiringDeleteOld,
+		arg.FiringsKept,
+		arg.TenantIds,
+		arg.WorkflowIds,
+		arg.Slots,
+	)
+	return err
+}
+
 const sysScheduleFiringInsertMany = `-- name: SysScheduleFiringInsertMany :many
 WITH firing AS (
     SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workflow_id,
@@ -402,43 +427,16 @@ func (q *Queries) SysScheduleFiringInsertMany(ctx context.Context, db DBTX, arg 
 	return items, nil
 }
 
-const sysScheduleFiringPrune = `-- name: SysScheduleFiringPrune :exec
-WITH claimed AS (
-    SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id, unnest($4::text[]) AS slot
-)
-DELETE FROM schedule_firings f
-USING claimed CROSS JOIN LATERAL (
-    SELECT k.scheduled_at FROM schedule_firings k
-    WHERE k.tenant_id = claimed.tenant_id AND k.workflow_id = claimed.workflow_id AND k.slot = claimed.slot
-    ORDER BY k.scheduled_at DESC
-    OFFSET $1::integer
-    LIMIT 1
-) AS oldest
-WHERE f.tenant_id = claimed.tenant_id AND f.workflow_id = claimed.workflow_id AND f.slot = claimed.slot
-  AND f.scheduled_at <= oldest.scheduled_at
-  AND f.scheduled_at IS DISTINCT FROM (
-    SELECT max(n.scheduled_at) FROM schedule_firings n
-    WHERE n.tenant_id = f.tenant_id AND n.workflow_id = f.workflow_id AND n.slot = f.slot AND n.status = 'started'
-  )
+const sysScheduleGetNextRun = `-- name: SysScheduleGetNextRun :one
+SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
 `
 
-type SysScheduleFiringPruneParams struct {
-	FiringsKept int32
-	TenantIds   []uuid.UUID
-	WorkflowIds []uuid.UUID
-	Slots       []string
-}
-
-// Keeps the newest firings of slots, and the newest that started a run: while
-// that goes on, others are skipped, however many there are.
-func (q *Queries) SysScheduleFiringPrune(ctx context.Context, db DBTX, arg SysScheduleFiringPruneParams) error {
-	_, err := db.Exec(ctx, sysScheduleFiringPrune,
-		arg.FiringsKept,
-		arg.TenantIds,
-		arg.WorkflowIds,
-		arg.Slots,
-	)
-	return err
+// When the first of all schedules is due. No row: there is none.
+func (q *Queries) SysScheduleGetNextRun(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, sysScheduleGetNextRun)
+	var next_run_at time.Time
+	err := row.Scan(&next_run_at)
+	return next_run_at, err
 }
 
 const sysScheduleListRunning = `-- name: SysScheduleListRunning :many
@@ -485,14 +483,16 @@ func (q *Queries) SysScheduleListRunning(ctx context.Context, db DBTX, arg SysSc
 	return items, nil
 }
 
-const sysScheduleNext = `-- name: SysScheduleNext :one
-SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
+const sysTimeGet = `-- name: SysTimeGet :one
+
+SELECT clock_timestamp()::timestamptz AS now
 `
 
-// When the first of all schedules is due. No row: there is none.
-func (q *Queries) SysScheduleNext(ctx context.Context, db DBTX) (time.Time, error) {
-	row := db.QueryRow(ctx, sysScheduleNext)
-	var next_run_at time.Time
-	err := row.Scan(&next_run_at)
-	return next_run_at, err
+// Schedules of workflows and their firings.
+// The database's time, which all processes share.
+func (q *Queries) SysTimeGet(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, sysTimeGet)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }

@@ -7,7 +7,7 @@ RETURNING name, hosts, created_at, updated_at;
 -- name: SecretGet :one
 SELECT name, hosts, created_at, updated_at FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
 
--- name: SecretReveal :one
+-- name: SecretGetValue :one
 SELECT value, hosts, updated_at FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
 
 -- name: SecretCount :one

@@ -73,6 +73,28 @@ func (q *Queries) SecretGet(ctx context.Context, db DBTX, arg SecretGetParams) (
 	return i, err
 }
 
+const secretGetValue = `-- name: SecretGetValue :one
+SELECT value, hosts, updated_at FROM secrets WHERE tenant_id = $1 AND name = $2
+`
+
+type SecretGetValueParams struct {
+	TenantID uuid.UUID
+	Name     string
+}
+
+type SecretGetValueRow struct {
+	Value     []byte
+	Hosts     []string
+	UpdatedAt time.Time
+}
+
+func (q *Queries) SecretGetValue(ctx context.Context, db DBTX, arg SecretGetValueParams) (SecretGetValueRow, error) {
+	row := db.QueryRow(ctx, secretGetValue, arg.TenantID, arg.Name)
+	var i SecretGetValueRow
+	err := row.Scan(&i.Value, &i.Hosts, &i.UpdatedAt)
+	return i, err
+}
+
 const secretPut = `-- name: SecretPut :one
 INSERT INTO secrets (tenant_id, name, value, hosts)
 VALUES ($1, $2, $3, $4::text[])
@@ -125,28 +147,6 @@ type SecretResealParams struct {
 func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg SecretResealParams) error {
 	_, err := db.Exec(ctx, secretReseal, arg.Value, arg.TenantID, arg.Name)
 	return err
-}
-
-const secretReveal = `-- name: SecretReveal :one
-SELECT value, hosts, updated_at FROM secrets WHERE tenant_id = $1 AND name = $2
-`
-
-type SecretRevealParams struct {
-	TenantID uuid.UUID
-	Name     string
-}
-
-type SecretRevealRow struct {
-	Value     []byte
-	Hosts     []string
-	UpdatedAt time.Time
-}
-
-func (q *Queries) SecretReveal(ctx context.Context, db DBTX, arg SecretRevealParams) (SecretRevealRow, error) {
-	row := db.QueryRow(ctx, secretReveal, arg.TenantID, arg.Name)
-	var i SecretRevealRow
-	err := row.Scan(&i.Value, &i.Hosts, &i.UpdatedAt)
-	return i, err
 }
 
 const sysSecretListForUpdate = `-- name: SysSecretListForUpdate :many

@@ -13,7 +13,7 @@ UPDATE workflow_aliases SET latest_version = latest_version + 1
 WHERE tenant_id = @tenant_id AND alias = @alias
 RETURNING latest_version;
 
--- name: WorkflowAliasUse :one
+-- name: WorkflowAliasGetVersions :one
 -- Whether the alias has a version at all, and whether one of them is a draft.
 SELECT count(*) > 0 AS has_version, count(*) FILTER (WHERE status = 'draft') > 0 AS has_draft
 FROM workflows

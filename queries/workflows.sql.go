@@ -30,6 +30,30 @@ func (q *Queries) WorkflowAliasAdvance(ctx context.Context, db DBTX, arg Workflo
 	return latest_version, err
 }
 
+const workflowAliasGetVersions = `-- name: WorkflowAliasGetVersions :one
+SELECT count(*) > 0 AS has_version, count(*) FILTER (WHERE status = 'draft') > 0 AS has_draft
+FROM workflows
+WHERE tenant_id = $1 AND alias = $2
+`
+
+type WorkflowAliasGetVersionsParams struct {
+	TenantID uuid.UUID
+	Alias    string
+}
+
+type WorkflowAliasGetVersionsRow struct {
+	HasVersion bool
+	HasDraft   bool
+}
+
+// Whether the alias has a version at all, and whether one of them is a draft.
+func (q *Queries) WorkflowAliasGetVersions(ctx context.Context, db DBTX, arg WorkflowAliasGetVersionsParams) (WorkflowAliasGetVersionsRow, error) {
+	row := db.QueryRow(ctx, workflowAliasGetVersions, arg.TenantID, arg.Alias)
+	var i WorkflowAliasGetVersionsRow
+	err := row.Scan(&i.HasVersion, &i.HasDraft)
+	return i, err
+}
+
 const workflowAliasLock = `-- name: WorkflowAliasLock :one
 
 INSERT INTO workflow_aliases (tenant_id, alias, latest_version)
@@ -51,30 +75,6 @@ func (q *Queries) WorkflowAliasLock(ctx context.Context, db DBTX, arg WorkflowAl
 	var latest_version int32
 	err := row.Scan(&latest_version)
 	return latest_version, err
-}
-
-const workflowAliasUse = `-- name: WorkflowAliasUse :one
-SELECT count(*) > 0 AS has_version, count(*) FILTER (WHERE status = 'draft') > 0 AS has_draft
-FROM workflows
-WHERE tenant_id = $1 AND alias = $2
-`
-
-type WorkflowAliasUseParams struct {
-	TenantID uuid.UUID
-	Alias    string
-}
-
-type WorkflowAliasUseRow struct {
-	HasVersion bool
-	HasDraft   bool
-}
-
-// Whether the alias has a version at all, and whether one of them is a draft.
-func (q *Queries) WorkflowAliasUse(ctx context.Context, db DBTX, arg WorkflowAliasUseParams) (WorkflowAliasUseRow, error) {
-	row := db.QueryRow(ctx, workflowAliasUse, arg.TenantID, arg.Alias)
-	var i WorkflowAliasUseRow
-	err := row.Scan(&i.HasVersion, &i.HasDraft)
-	return i, err
 }
 
 const workflowArchive = `-- name: WorkflowArchive :one

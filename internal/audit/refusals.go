@@ -90,7 +90,7 @@ func (r *Refusals) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeMax)
 	defer cancel()
 	for key, count := range counts {
-		err := queries.New().SysAuditRefusalAdd(ctx, r.db, queries.SysAuditRefusalAddParams{
+		err := queries.New().SysDeniedRequestAdd(ctx, r.db, queries.SysDeniedRequestAddParams{
 			Minute: key.minute, TenantID: queries.Optional(key.TenantID), ClientID: queries.Optional(key.ClientID),
 			Status: int16(key.Status), Reason: key.Reason, Count: count,
 		})
@@ -108,7 +108,7 @@ const sweepPart = 10_000
 // refusalsKept. ctx is the system's.
 func SweepRefusals(ctx context.Context, db queries.DBTX) error {
 	err := postgres.ByParts(sweepPart, func(countsMax int32) (int64, error) {
-		return queries.New().SysAuditRefusalDeleteOld(ctx, db, queries.SysAuditRefusalDeleteOldParams{
+		return queries.New().SysDeniedRequestDeleteOld(ctx, db, queries.SysDeniedRequestDeleteOldParams{
 			OlderThanSeconds: refusalsKept.Seconds(), CountsMax: countsMax,
 		})
 	})
@@ -131,7 +131,7 @@ type RefusalCount struct {
 // oldest first: a tenant's, or with uuid.Nil those of requests that no token
 // assigned to a tenant.
 func RefusalCounts(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, countMax int) ([]RefusalCount, error) {
-	rows, err := queries.New().SysAuditRefusalList(ctx, queries.CustomPlan(db), queries.SysAuditRefusalListParams{
+	rows, err := queries.New().SysDeniedRequestList(ctx, queries.CustomPlan(db), queries.SysDeniedRequestListParams{
 		TenantID: queries.Optional(tenantID), Since: since, CountMax: int32(countMax),
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *Service) CancelItems(ctx context.Context, tenantID, batchID uuid.UUID) 
 // cancelWaiting ends some of the items that wait, for a time, a signal or a
 // retry, and says how many.
 func (s *Service) cancelWaiting(ctx context.Context, tenantID, batchID uuid.UUID, plan *workflow.Plan) (n int, err error) {
-	ids, err := s.q.BatchItemsListWaiting(ctx, s.Pool, queries.BatchItemsListWaitingParams{
+	ids, err := s.q.BatchItemsListPostponed(ctx, s.Pool, queries.BatchItemsListPostponedParams{
 		TenantID: tenantID, BatchID: batchID, ItemsMax: waitingChunkItems,
 	})
 	if err != nil {

@@ -76,7 +76,7 @@ type chunkRun struct {
 // has begun, else one beside the other.
 func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (execution.Holding, error) {
 	r := &chunkRun{Service: s, BatchItemRun: run, came: s.calling.Ticket(), lookedAt: s.Clock()}
-	look, err := s.q.BatchChunkLook(ctx, s.Pool, queries.BatchChunkLookParams{
+	look, err := s.q.BatchChunkGetState(ctx, s.Pool, queries.BatchChunkGetStateParams{
 		TenantID: run.TenantID, BatchID: run.BatchID, FirstItem: run.FirstItem, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) runChunk(ctx context.Context, run jobs.BatchItemRun) (executio
 // goOn starts the items of the range that are recorded as running and that nobody drives:
 // their process died, or what they call was down.
 func (r *chunkRun) goOn(ctx context.Context) (execution.Holding, error) {
-	items, err := r.q.BatchItemsListBegun(ctx, r.Pool, queries.BatchItemsListBegunParams{
+	items, err := r.q.BatchItemsListStarted(ctx, r.Pool, queries.BatchItemsListStartedParams{
 		TenantID: r.TenantID, BatchID: r.BatchID, FirstItem: r.FirstItem, EndItem: r.EndItem, DeadAfterSeconds: liveness.DeadAfter.Seconds(),
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *chunkRun) mayBegin(ctx context.Context) bool {
 	if now.Sub(r.lookedAt) < lookAgainAfter {
 		return true
 	}
-	may, err := r.q.BatchChunkMayBegin(ctx, r.Pool, queries.BatchChunkMayBeginParams{
+	may, err := r.q.BatchChunkIsRunnable(ctx, r.Pool, queries.BatchChunkIsRunnableParams{
 		TenantID: r.TenantID, BatchID: r.BatchID, FirstItem: r.FirstItem, Token: r.token,
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ type heldChunk struct {
 	tenantID, batchID uuid.UUID
 	first             int32
 	token             uuid.UUID
-	row               queries.BatchChunkTakeRow // what of it is not recorded
+	row               queries.BatchChunkAcquireRow // what of it is not recorded
 }
 
 // heldChunks are the chunks that this process holds, by token. The rows may say that it
@@ -112,21 +112,21 @@ func (h *heldChunk) take(ctx context.Context, before *uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	take := queries.BatchChunkTakeParams{
+	take := queries.BatchChunkAcquireParams{
 		TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Held: before, Token: h.token, HolderID: h.Executions.ProcessID,
 		IdsFrom: idsFrom, OldestIdsFrom: queries.FirstIDAt(h.Clock().Add(-idsKeepMax)),
 	}
 	if before == nil {
-		h.row, err = h.q.BatchChunkTake(ctx, h.Pool, take)
+		h.row, err = h.q.BatchChunkAcquire(ctx, h.Pool, take)
 		return err
 	}
 	return postgres.InTx(ctx, h.Pool, func(tx pgx.Tx) error {
-		if _, err := h.q.BatchChunkTake(ctx, tx, take); err != nil {
+		if _, err := h.q.BatchChunkAcquire(ctx, tx, take); err != nil {
 			return err
 		}
 		// Nobody records anything of it now, and what is recorded is to be seen.
 		rest, err := h.q.BatchChunkShrink(ctx, tx, queries.BatchChunkShrinkParams{TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token})
-		h.row = queries.BatchChunkTakeRow(rest)
+		h.row = queries.BatchChunkAcquireRow(rest)
 		return err
 	})
 }
@@ -135,7 +135,7 @@ func (h *heldChunk) take(ctx context.Context, before *uuid.UUID) error {
 // process stops before that, its death leaves it to them.
 func (h *heldChunk) letGo(ctx context.Context) error {
 	return h.giveBack(ctx, func(ctx context.Context) error {
-		return h.q.BatchChunkLetGo(ctx, h.Pool, queries.BatchChunkLetGoParams{
+		return h.q.BatchChunkRelease(ctx, h.Pool, queries.BatchChunkReleaseParams{
 			TenantID: h.tenantID, BatchID: h.batchID, FirstItem: h.first, Token: h.token,
 		})
 	})

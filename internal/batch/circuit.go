@@ -213,7 +213,7 @@ func (s *Service) putOff(ctx context.Context, batchID uuid.UUID, plan *workflow.
 	if err != nil {
 		return execution.Held, err
 	}
-	rows, err := s.q.BatchItemDefer(ctx, s.Pool, queries.BatchItemDeferParams{
+	rows, err := s.q.BatchItemPostpone(ctx, s.Pool, queries.BatchItemPostponeParams{
 		TenantID: f.TenantID, BatchID: batchID, ID: f.ID, LeaseToken: f.LeaseToken, State: text,
 	})
 	if err != nil {

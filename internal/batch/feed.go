@@ -136,7 +136,7 @@ func (s *Service) feed(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UU
 		if err != nil {
 			return err
 		}
-		err = s.q.BatchFed(ctx, tx, queries.BatchFedParams{
+		err = s.q.BatchSetDispatched(ctx, tx, queries.BatchSetDispatchedParams{
 			TenantID: tenantID, ID: batchID, FedUntil: p.fedUntil, ChunksFedUntil: p.chunksFedUntil, Fed: fed,
 		})
 		if err != nil {
@@ -207,7 +207,7 @@ func (s *Service) enqueue(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, run
 }
 
 func (s *Service) endProcessing(ctx context.Context, tx pgx.Tx, tenantID, batchID uuid.UUID) error {
-	if err := s.q.BatchProcessed(ctx, tx, queries.BatchProcessedParams{TenantID: tenantID, ID: batchID}); err != nil {
+	if err := s.q.BatchProcessingEnd(ctx, tx, queries.BatchProcessingEndParams{TenantID: tenantID, ID: batchID}); err != nil {
 		return fmt.Errorf("end the processing of batch %s: %w", batchID, err)
 	}
 	if _, err := s.Jobs.InsertTx(ctx, tx, jobs.BatchPostProcessing{TenantID: tenantID, BatchID: batchID}, nil); err != nil {

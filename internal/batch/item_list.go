@@ -86,7 +86,7 @@ func (s *Service) itemsWalked(ctx context.Context, list queries.BatchItemListPar
 // few, going through all of the batch would pass over a million others; where they
 // are not, a page of them is soon found.
 func (s *Service) itemsOfStatus(ctx context.Context, batch *Batch, list queries.BatchItemListParams, countMax int) ([]queries.BatchItemListRow, int, error) {
-	matching, err := s.q.BatchItemFind(ctx, s.Pool, queries.BatchItemFindParams{
+	matching, err := s.q.BatchItemFindByStatus(ctx, s.Pool, queries.BatchItemFindByStatusParams{
 		TenantID: list.TenantID, BatchID: list.BatchID, Status: *list.Status, WorkflowID: batch.WorkflowID, CountMax: int64(countMax),
 		FirstID: queries.FirstIDAt(batch.CreatedAt.Add(-itemClockSlack)), LastID: queries.FirstIDAt(batch.UpdatedAt.Add(itemClockSlack)),
 	})
@@ -98,7 +98,7 @@ func (s *Service) itemsOfStatus(ctx context.Context, batch *Batch, list queries.
 		rows, err := s.q.BatchItemList(ctx, s.Pool, list)
 		return rows, total, err
 	}
-	found, err := s.q.BatchItemListFound(ctx, s.Pool, queries.BatchItemListFoundParams{
+	found, err := s.q.BatchItemListByID(ctx, s.Pool, queries.BatchItemListByIDParams{
 		TenantID: list.TenantID, Ids: matching.Found, After: list.After, RowLimit: list.RowLimit, RowOffset: list.RowOffset,
 	})
 	rows := make([]queries.BatchItemListRow, len(found))

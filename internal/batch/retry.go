@@ -202,7 +202,7 @@ func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) e
 			tenantID: tenantID, batchID: batchID, attempt: row.Attempt, plan: plan, mode: RetryMode(row.RetryMode),
 			withStates: plan.Effects || len(plan.References) > 0,
 		}
-		sizes, err := s.q.BatchItemsSizeToRetry(ctx, s.Pool, queries.BatchItemsSizeToRetryParams{
+		sizes, err := s.q.BatchItemsListRetrySizes(ctx, s.Pool, queries.BatchItemsListRetrySizesParams{
 			TenantID: tenantID, BatchID: batchID, FirstItem: row.RetryFrom, ItemsMax: retryChunkItems,
 			Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
 		})
@@ -239,7 +239,7 @@ type retrying struct {
 // retryChunk makes the items of a range ready; false if the batch was paused,
 // cancelled or retried, or another process was first.
 func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32) (isRetried bool, err error) {
-	items, err := s.q.BatchItemsListToRetry(ctx, s.Pool, queries.BatchItemsListToRetryParams{
+	items, err := s.q.BatchItemsListRetryable(ctx, s.Pool, queries.BatchItemsListRetryableParams{
 		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, EndItem: next,
 		Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
 	})
@@ -279,7 +279,7 @@ func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32)
 
 // again is the state with which an item begins another attempt, empty where it
 // begins anew, and how many tasks of it keep their results.
-func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.Plan, it *queries.BatchItemsListToRetryRow) (text string, completed int32, err error) {
+func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.Plan, it *queries.BatchItemsListRetryableRow) (text string, completed int32, err error) {
 	if it.State == nil {
 		return "", 0, nil
 	}

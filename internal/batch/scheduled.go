@@ -41,7 +41,7 @@ func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, id, workflowID uuid.U
 	if r.HasSources() {
 		return s.insertTx(ctx, tx, &r, &params)
 	}
-	rows, err := s.q.BatchInsertRepetition(ctx, tx, queries.BatchInsertRepetitionParams{
+	rows, err := s.q.BatchInsertRepeated(ctx, tx, queries.BatchInsertRepeatedParams{
 		ID: params.ID, TenantID: params.TenantID, WorkflowID: params.WorkflowID, PrincipalID: params.PrincipalID,
 		Label: params.Label, IsTest: params.IsTest, CustomInput: params.CustomInput, CreatedAt: params.CreatedAt,
 	})

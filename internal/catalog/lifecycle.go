@@ -128,7 +128,7 @@ func (c *Catalog) CreateDraft(ctx context.Context, tenantID, id uuid.UUID) (*Wor
 		if err != nil {
 			return err
 		}
-		use, err := c.queries.WorkflowAliasUse(ctx, tx, queries.WorkflowAliasUseParams{TenantID: tenantID, Alias: source.Alias})
+		use, err := c.queries.WorkflowAliasGetVersions(ctx, tx, queries.WorkflowAliasGetVersionsParams{TenantID: tenantID, Alias: source.Alias})
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (c *Catalog) Create(ctx context.Context, tenantID uuid.UUID, alias string, 
 		if err != nil {
 			return err
 		}
-		use, err := c.queries.WorkflowAliasUse(ctx, tx, queries.WorkflowAliasUseParams{TenantID: tenantID, Alias: alias})
+		use, err := c.queries.WorkflowAliasGetVersions(ctx, tx, queries.WorkflowAliasGetVersionsParams{TenantID: tenantID, Alias: alias})
 		if err != nil {
 			return err
 		}

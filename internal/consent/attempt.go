@@ -116,7 +116,7 @@ func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorization
 	if a.authorizedAt != nil || a.isExpired {
 		return s.whyClosed(ctx, tx, tenantID, authorizationID, otpID)
 	}
-	used, err := s.q.OTPConsume(ctx, tx, queries.OTPConsumeParams{TenantID: tenantID, ID: otpID})
+	used, err := s.q.OTPVerify(ctx, tx, queries.OTPVerifyParams{TenantID: tenantID, ID: otpID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.whyClosed(ctx, tx, tenantID, authorizationID, otpID)
 	}

@@ -173,10 +173,10 @@ func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 				return err
 			}
 		}
-		if err := s.q.AuthorizationEntomb(ctx, tx, queries.AuthorizationEntombParams{TenantID: tenantID, ID: id}); err != nil {
+		if err := s.q.AuthorizationErase(ctx, tx, queries.AuthorizationEraseParams{TenantID: tenantID, ID: id}); err != nil {
 			return fmt.Errorf("entomb authorization %s: %w", id, err)
 		}
-		if err := s.q.OTPEntomb(ctx, tx, queries.OTPEntombParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
+		if err := s.q.OTPErase(ctx, tx, queries.OTPEraseParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
 			return fmt.Errorf("entomb the codes of authorization %s: %w", id, err)
 		}
 		if err := s.q.EvidenceContentsDelete(ctx, tx, queries.EvidenceContentsDeleteParams{TenantID: tenantID, AuthorizationID: id}); err != nil {

@@ -52,7 +52,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 		if err != nil || row.LeaseToken == nil {
 			return err
 		}
-		return q.SysNotify(ctx, tx, queries.SysNotifyParams{Channel: CancelChannel, Payload: id.String()})
+		return q.SysNotificationSend(ctx, tx, queries.SysNotificationSendParams{Channel: CancelChannel, Payload: id.String()})
 	})
 }
 
@@ -96,7 +96,7 @@ func (s *Service) interruptLost() {
 	if len(ids) == 0 {
 		return
 	}
-	lost, err := queries.New().SysExecutionListLost(s.life, s.Pool, queries.SysExecutionListLostParams{Ids: ids, ProcessID: s.ProcessID})
+	lost, err := queries.New().SysExecutionListLeaseLost(s.life, s.Pool, queries.SysExecutionListLeaseLostParams{Ids: ids, ProcessID: s.ProcessID})
 	if err != nil && s.life.Err() == nil {
 		s.Log.WarnContext(s.life, "cannot look for executions that were cancelled; their next write does", "error", err)
 	}

@@ -32,20 +32,20 @@ type reference struct{ tenantID, id uuid.UUID }
 func (r reference) tenant() uuid.UUID { return r.tenantID }
 
 // readAll reads executions in one statement: nil for each that does not exist.
-func readAll(ctx context.Context, db queries.DBTX, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
-	var params queries.SysExecutionListForRunParams
+func readAll(ctx context.Context, db queries.DBTX, executions []reference) ([]*queries.SysExecutionListRunnableRow, error) {
+	var params queries.SysExecutionListRunnableParams
 	for _, e := range executions {
 		params.Ids, params.TenantIds = append(params.Ids, e.id), append(params.TenantIds, e.tenantID)
 	}
-	rows, err := queries.New().SysExecutionListForRun(ctx, db, params)
+	rows, err := queries.New().SysExecutionListRunnable(ctx, db, params)
 	if err != nil {
 		return nil, fmt.Errorf("read %d executions: %w", len(executions), err)
 	}
-	found := make(map[reference]*queries.SysExecutionListForRunRow, len(rows))
+	found := make(map[reference]*queries.SysExecutionListRunnableRow, len(rows))
 	for i := range rows {
 		found[reference{rows[i].TenantID, rows[i].ID}] = &rows[i]
 	}
-	results := make([]*queries.SysExecutionListForRunRow, len(executions))
+	results := make([]*queries.SysExecutionListRunnableRow, len(executions))
 	for i, e := range executions {
 		results[i] = found[e]
 	}
@@ -111,7 +111,7 @@ func (s *Service) runLeased(ctx context.Context, r *run) (*Finished, Holding, er
 
 // runNew runs an execution without effects that nobody has begun. It takes no
 // lease: who ends it first has ended it, and the others come to the same result.
-func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, row *queries.SysExecutionListForRunRow) (*Finished, error) {
+func (s *Service) runNew(ctx context.Context, tenantID, id uuid.UUID, plan *workflow.Plan, row *queries.SysExecutionListRunnableRow) (*Finished, error) {
 	input, err := exactjson.Decode(row.Input)
 	if err != nil {
 		return nil, fmt.Errorf("read the input of execution %s: %w", id, err)

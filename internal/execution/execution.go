@@ -61,7 +61,7 @@ type Service struct {
 	answers *limit.PerTenant // memory of large answers, not of items
 
 	inserts  *writebatch.Writer[lane, *newExecution, bool]
-	reads    *writebatch.Writer[lane, reference, *queries.SysExecutionListForRunRow]
+	reads    *writebatch.Writer[lane, reference, *queries.SysExecutionListRunnableRow]
 	finishes *writebatch.Writer[lane, *Finished, int64]
 	releases *writebatch.Writer[lane, lease, int64]
 }
@@ -86,9 +86,9 @@ func New(c Config) *Service {
 	s := &Service{Config: c, answers: limit.NewPerTenant(answerBytesMax)}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
 	s.inserts = s.newInserts(insertAll)
-	s.reads = writebatch.New(writebatch.Config[lane, reference, *queries.SysExecutionListForRunRow]{
+	s.reads = writebatch.New(writebatch.Config[lane, reference, *queries.SysExecutionListRunnableRow]{
 		Linger: c.Linger,
-		Write: func(ctx context.Context, _ lane, executions []reference) ([]*queries.SysExecutionListForRunRow, error) {
+		Write: func(ctx context.Context, _ lane, executions []reference) ([]*queries.SysExecutionListRunnableRow, error) {
 			return readAll(scoped(ctx, executions, reference.tenant), s.Pool, executions)
 		},
 	})

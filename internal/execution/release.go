@@ -61,7 +61,7 @@ func (r *run) release(ctx context.Context) (rows int64, err error) {
 // releaseTx gives the lease up and leaves the execution to a job at the given time,
 // or now if it is zero.
 func (r *run) releaseTx(ctx context.Context, tx pgx.Tx, at time.Time) (rows int64, err error) {
-	rows, err = queries.New().ExecutionUnlease(ctx, tx, queries.ExecutionUnleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token})
+	rows, err = queries.New().ExecutionRelease(ctx, tx, queries.ExecutionReleaseParams{TenantID: r.tenantID, ID: r.id, LeaseToken: r.token})
 	if err != nil || rows == 0 {
 		return rows, err
 	}
@@ -77,7 +77,7 @@ func (r *run) letGo(ctx context.Context) error {
 		if r.hasNoJob {
 			return r.release(ctx)
 		}
-		return queries.New().ExecutionLetGo(ctx, queries.OnPartition(r.service.Pool, r.id), queries.ExecutionLetGoParams{
+		return queries.New().ExecutionReleaseForRetry(ctx, queries.OnPartition(r.service.Pool, r.id), queries.ExecutionReleaseForRetryParams{
 			TenantID: r.tenantID, ID: r.id, LeaseToken: r.token,
 		})
 	})

@@ -109,7 +109,7 @@ func (k *Key) take(ctx context.Context, tx pgx.Tx, p queries.IdempotencyKeyInser
 // has ended. If the execution has ended by then, its result stays the answer and
 // Settle returns ErrTaken.
 func (k *Key) Settle(ctx context.Context, db queries.DBTX, executionID uuid.UUID, answer Answer) error {
-	rows, err := queries.New().IdempotencyKeyAnswer(ctx, db, queries.IdempotencyKeyAnswerParams{
+	rows, err := queries.New().IdempotencyKeySetResponse(ctx, db, queries.IdempotencyKeySetResponseParams{
 		TenantID: k.TenantID, ClientID: k.ClientID, Key: k.Text, ExecutionID: executionID,
 		Status: int16(answer.Status), Answer: answer.Body,
 	})
@@ -150,7 +150,7 @@ func (k *Key) Find(ctx context.Context, db queries.DBTX) (Stored, error) {
 // FreezeTx copies the result of an execution to the keys whose answer it is,
 // before the execution is run again.
 func FreezeTx(ctx context.Context, tx pgx.Tx, tenantID, executionID uuid.UUID) error {
-	err := queries.New().IdempotencyKeyFreeze(ctx, tx, queries.IdempotencyKeyFreezeParams{TenantID: tenantID, ExecutionID: executionID})
+	err := queries.New().IdempotencyKeySetResult(ctx, tx, queries.IdempotencyKeySetResultParams{TenantID: tenantID, ExecutionID: executionID})
 	if err != nil {
 		return fmt.Errorf("store the result of execution %s as an answer: %w", executionID, err)
 	}

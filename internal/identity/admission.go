@@ -117,7 +117,7 @@ func (s *Service) take(ctx context.Context, db queries.DBTX, subject uuid.UUID, 
 
 // count takes one, or only looks whether there is one to take.
 func (s *Service) count(ctx context.Context, db queries.DBTX, subject uuid.UUID, limit Limit, taking bool) (Allowance, error) {
-	row, err := queries.New().SysRateLimitTake(ctx, db, queries.SysRateLimitTakeParams{
+	row, err := queries.New().SysRateLimitAcquire(ctx, db, queries.SysRateLimitAcquireParams{
 		Subject: subject, Category: string(limit.Category), PerMinute: int32(limit.PerMinute), Taking: taking,
 	})
 	if err != nil {

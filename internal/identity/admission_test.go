@@ -150,8 +150,8 @@ func TestAdmitInAnyWindow(t *testing.T) {
 		limit := rapid.Int32Range(1, 8).Draw(r, "limit")
 		var clock time.Duration // the test's own
 		var hits []time.Duration
-		take := func() queries.SysRateLimitTakeRow {
-			row, err := queries.New().SysRateLimitTake(context.Background(), pool, queries.SysRateLimitTakeParams{
+		take := func() queries.SysRateLimitAcquireRow {
+			row, err := queries.New().SysRateLimitAcquire(context.Background(), pool, queries.SysRateLimitAcquireParams{
 				Subject: subject, Category: "single", PerMinute: limit, Taking: true,
 			})
 			require.NoError(r, err)
@@ -394,9 +394,9 @@ func BenchmarkAdmit(b *testing.B) {
 	pool := pgtest.Pool(b)
 	for name, limit := range map[string]int32{"refused": 1, "admitted": 1_000_000} {
 		b.Run(name, func(b *testing.B) {
-			params := queries.SysRateLimitTakeParams{Subject: uuid.New(), Category: "single", PerMinute: limit, Taking: true}
+			params := queries.SysRateLimitAcquireParams{Subject: uuid.New(), Category: "single", PerMinute: limit, Taking: true}
 			for b.Loop() {
-				if _, err := queries.New().SysRateLimitTake(b.Context(), pool, params); err != nil {
+				if _, err := queries.New().SysRateLimitAcquire(b.Context(), pool, params); err != nil {
 					b.Fatal(err)
 				}
 			}

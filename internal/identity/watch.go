@@ -127,7 +127,7 @@ func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 			}
 		}
 	}
-	rows, err := queries.New().SysRevokedWithin(ctx, w.pool, span.Seconds())
+	rows, err := queries.New().SysRevocationListRecent(ctx, w.pool, span.Seconds())
 	if err != nil {
 		return fmt.Errorf("look up who is revoked: %w", postgres.Translate(err))
 	}
@@ -174,7 +174,7 @@ func (w *watch) sweep(ctx context.Context, next *standing) error {
 		next.sweptAt = current.sweptAt
 		return nil
 	}
-	hasMore, err := queries.New().SysRateLimitSweep(ctx, w.pool, sweepPart)
+	hasMore, err := queries.New().SysRateLimitDeleteOld(ctx, w.pool, sweepPart)
 	if err != nil {
 		return fmt.Errorf("sweep the rate limits: %w", postgres.Translate(err))
 	}

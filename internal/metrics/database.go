@@ -75,13 +75,13 @@ func (d *database) ask(ctx context.Context) (figures []prometheus.Metric, err er
 		figures = append(figures, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...))
 	}
 	q := queries.New()
-	open, err := q.SysOpenFigures(ctx, d.db)
+	open, err := q.SysMetricsGetOpen(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
 	add(d.executions, float64(open.Executions))
 	add(d.schedules, float64(open.SchedulesLate))
-	queues, err := q.SysQueueFigures(ctx, d.db)
+	queues, err := q.SysMetricsListQueues(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (d *database) ask(ctx context.Context) (figures []prometheus.Metric, err er
 			add(d.late, row.LateSeconds, row.Queue)
 		}
 	}
-	batches, err := q.SysBatchFigures(ctx, d.db)
+	batches, err := q.SysMetricsListBatches(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range batches {
 		add(d.batches, float64(row.Batches), row.Status)
 	}
-	processes, err := q.SysProcessFigures(ctx, d.db, liveness.DeadAfter.Seconds())
+	processes, err := q.SysMetricsListProcesses(ctx, d.db, liveness.DeadAfter.Seconds())
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ type firing struct {
 // with the first time from now on (decisions 7.3).
 func (s *Service) Fire(ctx context.Context) (held int, err error) {
 	// Most looks find nothing and need no transaction.
-	next, err := s.q.SysScheduleNext(ctx, s.Pool)
+	next, err := s.q.SysScheduleGetNextRun(ctx, s.Pool)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -208,7 +208,7 @@ func (s *Service) startBatch(ctx context.Context, tx pgx.Tx, f *firing) error {
 	if errors.Is(fault.From(err), fault.Internal) {
 		s.Log.ErrorContext(ctx, "a scheduled batch cannot be started", "workflow", f.WorkflowID, "error", err)
 	}
-	return s.q.ScheduleFiringRefuse(ctx, tx, queries.ScheduleFiringRefuseParams{
+	return s.q.ScheduleFiringSetFailed(ctx, tx, queries.ScheduleFiringSetFailedParams{
 		TenantID: f.TenantID, WorkflowID: f.WorkflowID, Slot: f.Slot, ScheduledAt: f.NextRunAt, Status: string(f.status), Reason: f.reason,
 	})
 }
@@ -226,7 +226,7 @@ func (s *Service) advance(ctx context.Context, tx pgx.Tx, firings []*firing) err
 	if err != nil {
 		return fmt.Errorf("move schedules on: %w", err)
 	}
-	err = s.q.SysScheduleFiringPrune(ctx, tx, queries.SysScheduleFiringPruneParams{
+	err = s.q.SysScheduleFiringDeleteOld(ctx, tx, queries.SysScheduleFiringDeleteOldParams{
 		TenantIds: tenants, WorkflowIds: workflows, Slots: slots, FiringsKept: firingsKept,
 	})
 	if err != nil {

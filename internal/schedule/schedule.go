@@ -98,7 +98,7 @@ type Clock func(ctx context.Context, db queries.DBTX) (time.Time, error)
 // DatabaseClock is the database's clock: it is the same for all processes,
 // whatever theirs say.
 func DatabaseClock(ctx context.Context, db queries.DBTX) (time.Time, error) {
-	return queries.New().SysClock(ctx, db)
+	return queries.New().SysTimeGet(ctx, db)
 }
 
 // Config is what the service works with.

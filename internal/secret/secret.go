@@ -129,7 +129,7 @@ func (s *Store) Delete(ctx context.Context, tenantID uuid.UUID, name string) err
 
 // Reveal returns a secret with its value. It fails with fault.NotFound if there is none.
 func (s *Store) Reveal(ctx context.Context, tenantID uuid.UUID, name string) (Revealed, error) {
-	row, err := queries.New().SecretReveal(ctx, s.pool, queries.SecretRevealParams{TenantID: tenantID, Name: name})
+	row, err := queries.New().SecretGetValue(ctx, s.pool, queries.SecretGetValueParams{TenantID: tenantID, Name: name})
 	if err != nil {
 		return Revealed{}, readError(err)
 	}

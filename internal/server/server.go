@@ -143,7 +143,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	}
 	// If no process has run for months, the current month has no partition yet, and
 	// maintenance creates it only some time after the first requests.
-	if err := queries.New().SysExecutionPartitionsBegin(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
+	if err := queries.New().SysExecutionPartitionsCreateFirst(ctx, s.control, workers.PartitionMonthsAhead); err != nil {
 		return nil, fmt.Errorf("create the partitions of the next months: %w", postgres.Translate(err))
 	}
 	if err := s.assemble(); err != nil {

@@ -119,7 +119,7 @@ func (s *Store) KnownPackages(ctx context.Context, db queries.DBTX, tenantID uui
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := s.q.PackageListKnown(ctx, db, queries.PackageListKnownParams{TenantID: tenantID, Ids: ids})
+	found, err := s.q.PackageListExisting(ctx, db, queries.PackageListExistingParams{TenantID: tenantID, Ids: ids})
 	if err != nil {
 		return nil, postgres.Translate(fmt.Errorf("find packages: %w", err))
 	}

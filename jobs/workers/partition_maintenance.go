@@ -37,7 +37,7 @@ type partitionMaintenance struct {
 // of executions that have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
-	if err := queries.New().SysExecutionPartitionsProvide(ctx, w.pool, PartitionMonthsAhead); err != nil {
+	if err := queries.New().SysExecutionPartitionsCreate(ctx, w.pool, PartitionMonthsAhead); err != nil {
 		return err
 	}
 	if w.retentionMonths > 0 {

@@ -71,7 +71,7 @@ func configurationTables(t *testing.T) string {
 			}
 		}
 		if len(rows) > 0 {
-			fmt.Fprintf(&tables, "\n`%s`:\n\n| flag | variable | default | what it says |\n|---|---|---|---|\n%s", command.FullPath(), strings.Join(rows, ""))
+			fmt.Fprintf(&tables, "\n`%s`:\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n%s", command.FullPath(), strings.Join(rows, ""))
 		}
 	}
 	return tables.String() + "\n"

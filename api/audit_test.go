@@ -100,7 +100,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 	counts := func(tenantID uuid.UUID) map[kind]int64 {
 		got := map[kind]int64{}
-		rows, err := audit.RefusalCounts(t.Context(), s.Pool, tenantID, time.Now().Add(-time.Hour), 10)
+		rows, err := audit.DeniedCounts(t.Context(), s.Pool, tenantID, time.Now().Add(-time.Hour), 10)
 		require.NoError(t, err)
 		for _, row := range rows {
 			require.Zero(t, row.Minute.Second())

@@ -1,11 +1,11 @@
 -- name: AuditEventInsert :exec
--- Without a tenant: of the whole installation.
+-- Without a tenant, the event concerns the whole installation.
 INSERT INTO audit_events (id, tenant_id, actor, action, subject, request_id)
 VALUES (@id, sqlc.narg(tenant_id), @actor, @action, @subject, sqlc.narg(request_id));
 
 -- name: AuditEventList :many
--- Oldest first of the newest. The least id that an event of the time can have
--- keeps it from going through all that is older.
+-- Lists the newest events, oldest first. The lowest id that an event of the time can have
+-- keeps the scan away from older events.
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
@@ -15,7 +15,7 @@ SELECT id, at, actor, action, subject, request_id FROM (
 ORDER BY id;
 
 -- name: SysAuditEventList :many
--- Those of the whole installation, in the same way.
+-- Lists the events of the whole installation.
 SELECT id, at, actor, action, subject, request_id FROM (
     SELECT e.id, e.at, e.actor, e.action, e.subject, e.request_id
     FROM audit_events e
@@ -25,13 +25,13 @@ SELECT id, at, actor, action, subject, request_id FROM (
 ORDER BY id;
 
 -- name: SysDeniedRequestAdd :exec
--- Refusals of a minute are counted by every process; here they meet.
+-- Adds the count of one process to the sum of all processes.
 INSERT INTO audit_refusals (minute, tenant_id, client_id, status, reason, count)
 VALUES (@minute, sqlc.narg(tenant_id), sqlc.narg(client_id), @status, @reason, @count)
 ON CONFLICT (minute, tenant_id, client_id, status, reason) DO UPDATE SET count = audit_refusals.count + excluded.count;
 
 -- name: SysDeniedRequestList :many
--- Those of a tenant, or, without one, of requests that no token assigned to any.
+-- Lists the counts of a tenant or, without one, of requests without a tenant.
 SELECT minute, client_id, status, reason, count FROM (
     SELECT r.minute, r.client_id, r.status, r.reason, r.count
     FROM audit_refusals r
@@ -41,7 +41,7 @@ SELECT minute, client_id, status, reason, count FROM (
 ORDER BY minute, status, reason;
 
 -- name: SysDeniedRequestDeleteOld :execrows
--- Forgets some of the counts of minutes that are over for the given number of seconds.
+-- Deletes some of the counts that are older than the given number of seconds.
 DELETE FROM audit_refusals r
 WHERE r.ctid = ANY(ARRAY(
     SELECT o.ctid FROM audit_refusals o

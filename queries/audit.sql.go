@@ -26,7 +26,7 @@ type AuditEventInsertParams struct {
 	RequestID *string
 }
 
-// Without a tenant: of the whole installation.
+// Without a tenant, the event concerns the whole installation.
 func (q *Queries) AuditEventInsert(ctx context.Context, db DBTX, arg AuditEventInsertParams) error {
 	_, err := db.Exec(ctx, auditEventInsert,
 		arg.ID,
@@ -66,8 +66,8 @@ type AuditEventListRow struct {
 	RequestID *string
 }
 
-// Oldest first of the newest. The least id that an event of the time can have
-// keeps it from going through all that is older.
+// Lists the newest events, oldest first. The lowest id that an event of the time can have
+// keeps the scan away from older events.
 func (q *Queries) AuditEventList(ctx context.Context, db DBTX, arg AuditEventListParams) ([]AuditEventListRow, error) {
 	rows, err := db.Query(ctx, auditEventList,
 		arg.TenantID,
@@ -127,7 +127,7 @@ type SysAuditEventListRow struct {
 	RequestID *string
 }
 
-// Those of the whole installation, in the same way.
+// Lists the events of the whole installation.
 func (q *Queries) SysAuditEventList(ctx context.Context, db DBTX, arg SysAuditEventListParams) ([]SysAuditEventListRow, error) {
 	rows, err := db.Query(ctx, sysAuditEventList,
 		arg.FirstID,
@@ -175,7 +175,7 @@ type SysDeniedRequestAddParams struct {
 	Count    int64
 }
 
-// Refusals of a minute are counted by every process; here they meet.
+// Adds the count of one process to the sum of all processes.
 func (q *Queries) SysDeniedRequestAdd(ctx context.Context, db DBTX, arg SysDeniedRequestAddParams) error {
 	_, err := db.Exec(ctx, sysDeniedRequestAdd,
 		arg.Minute,
@@ -202,7 +202,7 @@ type SysDeniedRequestDeleteOldParams struct {
 	CountsMax        int32
 }
 
-// Forgets some of the counts of minutes that are over for the given number of seconds.
+// Deletes some of the counts that are older than the given number of seconds.
 func (q *Queries) SysDeniedRequestDeleteOld(ctx context.Context, db DBTX, arg SysDeniedRequestDeleteOldParams) (int64, error) {
 	result, err := db.Exec(ctx, sysDeniedRequestDeleteOld, arg.OlderThanSeconds, arg.CountsMax)
 	if err != nil {
@@ -235,7 +235,7 @@ type SysDeniedRequestListRow struct {
 	Count    int64
 }
 
-// Those of a tenant, or, without one, of requests that no token assigned to any.
+// Lists the counts of a tenant or, without one, of requests without a tenant.
 func (q *Queries) SysDeniedRequestList(ctx context.Context, db DBTX, arg SysDeniedRequestListParams) ([]SysDeniedRequestListRow, error) {
 	rows, err := db.Query(ctx, sysDeniedRequestList, arg.TenantID, arg.Since, arg.CountMax)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestAuditReadsWhatItShows(t *testing.T) {
 			events, err := audit.Events(t.Context(), tx, of, time.Now().Add(-24*time.Hour), "", 1000)
 			require.NoError(t, err)
 			require.Len(t, events, recent)
-			refusals, err := audit.RefusalCounts(t.Context(), tx, of, time.Now().Add(-24*time.Hour), 1000)
+			refusals, err := audit.DeniedCounts(t.Context(), tx, of, time.Now().Add(-24*time.Hour), 1000)
 			require.NoError(t, err)
 			require.Len(t, refusals, recent)
 			require.NoError(t, tx.QueryRow(t.Context(), counted).Scan(&read))

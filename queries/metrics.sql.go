@@ -22,8 +22,8 @@ type SysMetricsGetOpenRow struct {
 	SchedulesLate int64
 }
 
-// Executions that have not ended, and schedules that were due a minute ago and have
-// not fired; those of archived workflows and of revoked tenants never do.
+// Counts the executions that have not ended, and the schedules that have been due for a
+// minute and have not fired. Schedules of archived workflows and revoked tenants never fire.
 func (q *Queries) SysMetricsGetOpen(ctx context.Context, db DBTX) (SysMetricsGetOpenRow, error) {
 	row := db.QueryRow(ctx, sysMetricsGetOpen)
 	var i SysMetricsGetOpenRow
@@ -42,7 +42,7 @@ type SysMetricsListBatchesRow struct {
 	Batches int64
 }
 
-// Batches that have not ended.
+// Counts the batches that have not ended.
 func (q *Queries) SysMetricsListBatches(ctx context.Context, db DBTX) ([]SysMetricsListBatchesRow, error) {
 	rows, err := db.Query(ctx, sysMetricsListBatches)
 	if err != nil {
@@ -74,7 +74,7 @@ type SysMetricsListProcessesRow struct {
 	Processes int64
 }
 
-// Processes that live.
+// Counts the living processes.
 func (q *Queries) SysMetricsListProcesses(ctx context.Context, db DBTX, deadAfterSeconds float64) ([]SysMetricsListProcessesRow, error) {
 	rows, err := db.Query(ctx, sysMetricsListProcesses, deadAfterSeconds)
 	if err != nil {
@@ -111,9 +111,10 @@ type SysMetricsListQueuesRow struct {
 	LateSeconds float64
 }
 
-// What /metrics tells of the whole installation. Each reads an index of what is open,
-// never of what has ended.
-// The jobs that have not ended, and for how long the first that could run has waited.
+// Figures of the whole installation for /metrics. Each query reads an index of rows that
+// have not ended.
+// Counts the jobs that have not ended, and returns the waiting time of the first available
+// job.
 func (q *Queries) SysMetricsListQueues(ctx context.Context, db DBTX) ([]SysMetricsListQueuesRow, error) {
 	rows, err := db.Query(ctx, sysMetricsListQueues)
 	if err != nil {

@@ -60,11 +60,11 @@ func (c *auditCommand) Run(ctx context.Context, out *console, log *slog.Logger) 
 		}
 		since := time.Now().Add(-c.Since)
 		if c.Refused {
-			counts, err := audit.RefusalCounts(ctx, pool, tenantID, since, c.CountMax)
+			counts, err := audit.DeniedCounts(ctx, pool, tenantID, since, c.CountMax)
 			if err != nil {
 				return err
 			}
-			return c.printRefusals(out, counts)
+			return c.printDenied(out, counts)
 		}
 		events, err := audit.Events(ctx, pool, tenantID, since, c.Action, c.CountMax)
 		if err != nil {
@@ -96,7 +96,7 @@ func (c *auditCommand) printEvents(out *console, events []audit.Event) error {
 	})
 }
 
-type auditRefusal struct {
+type auditDenied struct {
 	Minute   string     `json:"minute"`
 	ClientID *uuid.UUID `json:"clientId,omitempty"`
 	Status   int        `json:"status"`
@@ -104,10 +104,10 @@ type auditRefusal struct {
 	Count    int64      `json:"count"`
 }
 
-func (c *auditCommand) printRefusals(out *console, counts []audit.RefusalCount) error {
-	shown := make([]auditRefusal, len(counts))
+func (c *auditCommand) printDenied(out *console, counts []audit.DeniedCount) error {
+	shown := make([]auditDenied, len(counts))
 	for i, n := range counts {
-		shown[i] = auditRefusal{Minute: n.Minute.UTC().Format(time.RFC3339), ClientID: n.ClientID, Status: n.Status, Reason: n.Reason, Count: n.Count}
+		shown[i] = auditDenied{Minute: n.Minute.UTC().Format(time.RFC3339), ClientID: n.ClientID, Status: n.Status, Reason: n.Reason, Count: n.Count}
 	}
 	return c.print(out, shown, func() {
 		table := tabwriter.NewWriter(out.Out, 0, 0, 2, ' ', 0)

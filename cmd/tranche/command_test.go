@@ -255,7 +255,7 @@ func TestServeRefuses(t *testing.T) {
 		want string
 	}{
 		"no master key":      {environment{e[0]}, "there is no master key: create one with openssl rand -base64 32, set TRANCHE_MASTER_KEY or TRANCHE_MASTER_KEY_FILE"},
-		"malformed key":      {environment{e[0], "TRANCHE_MASTER_KEY=aGk="}, "master key 1 is not 32 bytes"},
+		"malformed key":      {environment{e[0], "TRANCHE_MASTER_KEY=aGk="}, "master key 1: must be 32 bytes"},
 		"another master key": {environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}, "TRANCHE_MASTER_KEY is not the key that this database was set up with"},
 		"key twice":          {e.with("TRANCHE_MASTER_KEY_FILE=" + keyFile), "both TRANCHE_MASTER_KEY and TRANCHE_MASTER_KEY_FILE are set"},
 		"no such file":       {environment{e[0], "TRANCHE_MASTER_KEY_FILE=/no/such/file"}, "no such file"},
@@ -264,9 +264,9 @@ func TestServeRefuses(t *testing.T) {
 		"port of metrics":    {e.with("TRANCHE_METRICS_ADDR=" + strings.TrimPrefix(first.url, "http://")), "--metrics-addr: listen tcp"},
 		"no database":        {environment{"DATABASE_URL=postgres://127.0.0.1:1/x", e[1]}, "127.0.0.1:1"},
 		"not a database URL": {environment{"DATABASE_URL=http://example.com", e[1]}, "DATABASE_URL"},
-		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server is a number from 1 to 65535"},
+		"port of SMTP":       {e.with("TRANCHE_SMTP_URL=smtp://u:hunter2@h:99999", "TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL, TRANCHE_SMTP_FROM: the port of the SMTP server must be a number from 1 to 65535"},
 		"no SMTP server":     {e.with("TRANCHE_SMTP_FROM=a@b.example"), "TRANCHE_SMTP_URL is not"},
-		"folder in a file":   {e.with("TRANCHE_MAIL_DIR=" + filepath.Join(keyFile, "mail")), "TRANCHE_MAIL_DIR: the mailbox folder cannot be written to"},
+		"folder in a file":   {e.with("TRANCHE_MAIL_DIR=" + filepath.Join(keyFile, "mail")), "TRANCHE_MAIL_DIR: cannot write to the mailbox folder"},
 		"no address of SMS":  {e.with("TRANCHE_SMS_BODY={{to}} {{text}}"), "TRANCHE_SMS_*: URL is required"},
 		"no body of SMS":     {e.with("TRANCHE_SMS_URL=https://x.example"), "TRANCHE_SMS_BODY is required"},
 	} {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// gcPercent is Go's GOGC unless the operator sets it. A million-item batch keeps about
-	// 60 MB alive and leaves much garbage: 200 halves the work of the collector compared
-	// with Go's default of 100, and the process stays below 300 MB.
+	// gcPercent replaces Go's default of 100 unless the operator sets GOGC. Batches allocate
+	// much and keep little: 200 halves the number of collections, and a million-item batch
+	// stays below 200 MB.
 	gcPercent = 200
 	// memoryShare is the part of the memory that Go uses before it collects garbage at any
 	// cost, unless the operator sets GOMEMLIMIT. The rest is for PostgreSQL and the file

@@ -1,8 +1,7 @@
-// Package audit keeps the trail of who did what: a row in the transaction of
-// what was done, so that neither is there without the other, and refused
-// requests counted by minute, so that refusals cannot flood the database. Rows
-// are inserted and never changed; the table sees to it. It must not know HTTP
-// or what the actions mean.
+// Package audit records actions and denied requests. An action is one row, written in the
+// transaction of the action. Denied requests are counted by minute, so that they cannot
+// flood the database. The table allows no update of a row. The package must not know HTTP
+// or the meaning of the actions.
 package audit
 
 import (
@@ -16,7 +15,7 @@ import (
 	"tranche/queries"
 )
 
-// Action names what was done, resource first.
+// Action is the name of an action, with the resource first.
 type Action string
 
 // The actions.
@@ -27,14 +26,14 @@ const (
 	ClientCreate    Action = "client.create"
 	ClientRotate    Action = "client.rotate"
 	ClientRevoke    Action = "client.revoke"
-	FamilyRevoke    Action = "family.revoke" // a refresh token was used again
+	FamilyRevoke    Action = "family.revoke" // because a refresh token was reused
 	WorkflowPublish Action = "workflow.publish"
 	WorkflowArchive Action = "workflow.archive"
 	WorkflowDelete  Action = "workflow.delete"
 	ScheduleSet     Action = "schedule.configure"
 	ScheduleDelete  Action = "schedule.delete"
 	KeyRotate       Action = "key.rotate"
-	KeyWithdraw     Action = "key.withdraw" // all but the new one
+	KeyWithdraw     Action = "key.withdraw" // all keys except the new one
 	KeyReseal       Action = "key.reseal"   // under the first master key
 	SecretSet       Action = "secret.set"
 	SecretDelete    Action = "secret.delete"
@@ -45,29 +44,28 @@ const (
 	ConsentDelete   Action = "authorization.delete"
 )
 
-// Actors that are no client.
+// Actors that are not clients.
 const (
-	Operator = "operator" // whoever runs commands
-	service  = "service"  // the service by itself
+	Operator = "operator" // a person who runs commands
+	service  = "service"  // the service itself
 )
 
 type originKey struct{}
 
-// origin is who acts, and in which request.
+// origin is the actor of an action and its request.
 type origin struct {
 	actor     string
 	requestID string
 }
 
-// WithOrigin says who acts in ctx: a client's id or Operator, and in which
-// request, empty for none. Where nobody is named, the service acts by itself.
+// WithOrigin sets the actor of the actions in ctx, which is a client's id or Operator, and
+// the id of the request, which may be empty. Without it, the actor is the service.
 func WithOrigin(ctx context.Context, actor, requestID string) context.Context {
 	return context.WithValue(ctx, originKey{}, origin{actor, requestID})
 }
 
-// RecordTx records an action in the transaction that does it; uuid.Nil is the
-// tenant of what is done to the whole installation. The subject is the id of
-// what was acted on.
+// RecordTx records an action in its transaction. The subject is the id of the changed
+// resource. The tenant is uuid.Nil if the action concerns the whole installation.
 func RecordTx(ctx context.Context, tx queries.DBTX, tenantID uuid.UUID, action Action, subject string) error {
 	from, ok := ctx.Value(originKey{}).(origin)
 	if !ok {
@@ -97,13 +95,13 @@ type Event struct {
 	RequestID *string
 }
 
-// clockSlack is by how much the clocks that the ids of events come from may be behind
-// the database's, which says when they were.
+// clockSlack is the highest difference between the clocks of the processes, which the ids of
+// events contain, and the clock of the database, which sets their time.
 const clockSlack = 24 * time.Hour
 
-// Events returns the newest events since a moment, at most countMax, oldest
-// first, of the actions that begin with a prefix: a tenant's, or with uuid.Nil
-// those of the whole installation.
+// Events returns the newest events of a tenant since a time, at most countMax, oldest first.
+// Their actions begin with prefix. With uuid.Nil it returns the events of the whole
+// installation.
 func Events(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, since time.Time, prefix string, countMax int) (events []Event, err error) {
 	q, firstID := queries.New(), queries.FirstIDAt(since.Add(-clockSlack))
 	if tenantID == uuid.Nil {

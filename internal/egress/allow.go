@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// Exceptions are the addresses that the operator opened although the guard
-// would refuse them: TRANCHE_EGRESS_ALLOW. None are open by default.
+// Exceptions are addresses that are not public and that the operator allows
+// (TRANCHE_EGRESS_ALLOW).
 type Exceptions []Exception
 
-// Exception opens the addresses of a prefix, on one port or on all.
+// Exception allows the addresses of a prefix, on one port or on all ports.
 type Exception struct {
 	Prefix netip.Prefix
 	Port   uint16 // 0 means every port
 }
 
-// ParseAllow reads a comma list of CIDR or CIDR:port, for instance
-// "127.0.0.1/32:8081, 10.0.0.0/8, [fd00::/8]:443, fd12::/16". An IPv6 prefix
-// that is followed by a port stands in brackets. A lone address counts as the
-// prefix that holds only it. An empty text opens nothing.
+// ParseAllow parses a comma-separated list of CIDR or CIDR:port, for example
+// "127.0.0.1/32:8081, 10.0.0.0/8, [fd00::/8]:443, fd12::/16". An IPv6 prefix with a port needs
+// brackets. An address without a length is a prefix of this address only.
 func ParseAllow(text string) (Exceptions, error) {
 	var all Exceptions
 	for item := range strings.SplitSeq(text, ",") {
@@ -43,7 +42,7 @@ func parseException(item string) (Exception, error) {
 	case strings.HasPrefix(item, "["):
 		inside, after, closed := strings.Cut(item[1:], "]")
 		if !closed || (after != "" && !strings.HasPrefix(after, ":")) {
-			return Exception{}, fmt.Errorf("expected [prefix]:port")
+			return Exception{}, fmt.Errorf("must be [prefix]:port")
 		}
 		cidr, portText = inside, after
 	case strings.Count(item, ":") == 1:
@@ -58,7 +57,7 @@ func parseException(item string) (Exception, error) {
 	if portText != "" {
 		port, err := strconv.ParseUint(portText[1:], 10, 16)
 		if err != nil || port == 0 {
-			return Exception{}, fmt.Errorf("the port is not a number from 1 to 65535")
+			return Exception{}, fmt.Errorf("the port must be a number from 1 to 65535")
 		}
 		e.Port = uint16(port)
 	}
@@ -69,25 +68,25 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return netip.Prefix{}, fmt.Errorf("neither an address nor a CIDR prefix")
+			return netip.Prefix{}, fmt.Errorf("must be an address or a CIDR prefix")
 		}
 		addr = addr.Unmap().WithZone("")
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("not a CIDR prefix")
+		return netip.Prefix{}, fmt.Errorf("must be a CIDR prefix")
 	}
 	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("write the IPv4 prefix itself")
+		return netip.Prefix{}, fmt.Errorf("must be an IPv4 prefix, without ::ffff:")
 	}
 	if prefix != prefix.Masked() {
-		return netip.Prefix{}, fmt.Errorf("has bits beyond its length; write %s", prefix.Masked())
+		return netip.Prefix{}, fmt.Errorf("has bits after the prefix length; write %s", prefix.Masked())
 	}
 	return prefix, nil
 }
 
-// allows reports whether an exception opens the destination.
+// allows reports whether an exception allows the destination.
 func (x Exceptions) allows(to netip.AddrPort) bool {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, e := range x {
@@ -98,7 +97,7 @@ func (x Exceptions) allows(to netip.AddrPort) bool {
 	return false
 }
 
-// String writes the exceptions as ParseAllow reads them.
+// String returns the exceptions in the format of ParseAllow.
 func (x Exceptions) String() string {
 	parts := make([]string, len(x))
 	for i, e := range x {

@@ -161,7 +161,7 @@ func Observe(ctx context.Context, report func(host string, connected bool)) cont
 func build(ctx context.Context, req Request) (*http.Request, error) {
 	u, err := url.Parse(req.URL)
 	if err != nil {
-		return nil, errors.New("the address cannot be read")
+		return nil, errors.New("the address is not a valid URL")
 	}
 	if err := CheckURL(u); err != nil {
 		return nil, fmt.Errorf("the address %w", err)
@@ -177,11 +177,11 @@ func build(ctx context.Context, req Request) (*http.Request, error) {
 	for name, values := range req.Header {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			return nil, errors.New("a header has no valid name")
+			return nil, errors.New("the name of a header is invalid")
 		case HeaderRefused(name):
 			return nil, fmt.Errorf("the header %s must not be set", http.CanonicalHeaderKey(name))
 		case slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }):
-			return nil, fmt.Errorf("the header %s has no valid value", http.CanonicalHeaderKey(name))
+			return nil, fmt.Errorf("the value of the header %s is invalid", http.CanonicalHeaderKey(name))
 		}
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
@@ -199,22 +199,22 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	if progressOf(req.Context()).redirects <= 0 {
 		send = c.transport.RoundTrip // http.Client fails on a redirect with an invalid Location
 	}
-	answer, err := send(req)
+	response, err := send(req)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	switch {
-	case answer.StatusCode < http.StatusContinue:
+	case response.StatusCode < http.StatusContinue:
 		return nil, errInvalidStatus
-	case answer.StatusCode == http.StatusSwitchingProtocols: // its body is the connection itself
-		return &Response{Status: answer.StatusCode, Header: answer.Header}, nil
+	case response.StatusCode == http.StatusSwitchingProtocols: // its body is the connection itself
+		return &Response{Status: response.StatusCode, Header: response.Header}, nil
 	}
-	decompressed, err := decompress(answer)
+	decompressed, err := decompress(response)
 	if err != nil {
 		return nil, err
 	}
-	if answer.ContentLength > bytesMax && req.Method != http.MethodHead {
+	if response.ContentLength > bytesMax && req.Method != http.MethodHead {
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(decompressed, bytesMax+1))
@@ -224,7 +224,7 @@ func (c *Client) exchange(req *http.Request, bytesMax int64) (*Response, error) 
 	if int64(len(body)) > bytesMax {
 		return nil, errTooLarge
 	}
-	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: body}, nil
+	return &Response{Status: response.StatusCode, Header: response.Header, Body: body}, nil
 }
 
 const (
@@ -233,19 +233,19 @@ const (
 	encodingGzip          = "gzip"
 )
 
-// decompress returns the body of an answer without compression and removes the headers
+// decompress returns the body of a response without compression and removes the headers
 // that describe the compressed body.
-func decompress(answer *http.Response) (io.Reader, error) {
-	isAsked := answer.Request.Header.Get(headerAcceptEncoding) != ""
-	if !isAsked || !strings.EqualFold(answer.Header.Get(headerContentEncoding), encodingGzip) {
-		return answer.Body, nil
+func decompress(response *http.Response) (io.Reader, error) {
+	isAsked := response.Request.Header.Get(headerAcceptEncoding) != ""
+	if !isAsked || !strings.EqualFold(response.Header.Get(headerContentEncoding), encodingGzip) {
+		return response.Body, nil
 	}
-	answer.Header.Del(headerContentEncoding)
-	answer.Header.Del("Content-Length")
-	answer.ContentLength = -1
-	decompressed, err := gzip.NewReader(answer.Body)
+	response.Header.Del(headerContentEncoding)
+	response.Header.Del("Content-Length")
+	response.ContentLength = -1
+	decompressed, err := gzip.NewReader(response.Body)
 	if errors.Is(err, io.EOF) {
-		return answer.Body, nil // the body is empty
+		return response.Body, nil // the body is empty
 	}
 	return decompressed, err
 }

@@ -6,22 +6,22 @@ import (
 	"net/url"
 )
 
-// Reason says why there is no answer. It is for deciding about a repetition
-// and for the log; a tenant who could see it would have a port scanner.
+// Reason is the reason why there is no response. It decides about a retry and goes to the
+// log. Tenants must not see it, because it would give them a port scanner.
 type Reason string
 
 // The reasons.
 const (
-	Refused     Reason = "refused"     // the guard forbids the address; nothing was sent
-	Malformed   Reason = "malformed"   // the request cannot be built; nothing was sent
-	Unreachable Reason = "unreachable" // no connection could be made; nothing was sent
-	Broken      Reason = "broken"      // the connection ended before the answer did
-	TimedOut    Reason = "timed out"   // the time ran out after a connection was made
-	TooLarge    Reason = "too large"   // the answer's body exceeds its limit
+	Refused     Reason = "refused"     // the guard does not allow the address; nothing was sent
+	Malformed   Reason = "malformed"   // the request is invalid; nothing was sent
+	Unreachable Reason = "unreachable" // no connection was made; nothing was sent
+	Broken      Reason = "broken"      // the connection ended before the response
+	TimedOut    Reason = "timed out"   // the time limit ended after a connection was made
+	TooLarge    Reason = "too large"   // the body of the response exceeds its limit
 )
 
-// Error is the failure of a request that got no usable answer. Its text is for
-// the log; only that of Malformed is free of what the network said.
+// Error is the error of a request without a usable response. Its text is for the log. Only
+// the text of Malformed contains nothing from the network.
 type Error struct {
 	Reason Reason
 	cause  error
@@ -39,15 +39,15 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.cause }
 
 var (
-	errTooLarge      = errors.New("the answer is larger than allowed")
-	errInvalidStatus = errors.New("the answer has a status below 100")
+	errTooLarge      = errors.New("the response is larger than allowed")
+	errInvalidStatus = errors.New("the response has a status below 100")
 )
 
-// classify names the reason of a failure. The caller's own cancellation is no
-// failure of the other side and is handed back as it is.
+// classify returns an *Error with the reason of err, or the cause of the caller's
+// cancellation.
 func classify(caller, bounded context.Context, err error, connected bool) error {
 	if inURL, ok := errors.AsType[*url.Error](err); ok {
-		err = inURL.Err // without the address, which may hold what no log should
+		err = inURL.Err // without the address, which may contain a credential
 	}
 	switch {
 	case errors.Is(caller.Err(), context.Canceled):

@@ -11,21 +11,20 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// urlBytesMax bounds an address: what common servers still accept.
+// urlBytesMax is the length of an address that common servers accept.
 const urlBytesMax = 8 << 10
 
-// azurePlatform looks public and is not: every virtual machine of Azure reaches the
-// platform there, its certificates and settings among other things.
+// azurePlatform is in a public range but leads to the platform of Azure, which gives each
+// virtual machine its certificates and settings.
 const azurePlatform = "168.63.129.16/32"
 
-// errRefused marks a dial that the guard stopped.
-var errRefused = errors.New("the address is not a public one")
+// errRefused marks a connection that the guard refused.
+var errRefused = errors.New("the address is not public")
 
-// guard returns the control function of a dialer. It sees the address that is
-// about to be connected to, after name resolution, so neither a name that
-// resolves anew (rebinding) nor a redirect passes it. Public addresses are
-// open on every port: lenders' services do listen on odd ones, and what must
-// be protected is the network that this process stands in.
+// guard returns the control function of a dialer. It checks the address after name
+// resolution, just before the connection, so it also covers redirects and names that resolve
+// to another address later (DNS rebinding). It protects the network of this process. It
+// allows every port of public addresses, because services of lenders use unusual ports.
 func guard(open Exceptions) func(network, address string, _ syscall.RawConn) error {
 	public := ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix(azurePlatform)))
 	return func(network, address string, conn syscall.RawConn) error {
@@ -41,26 +40,25 @@ func guard(open Exceptions) func(network, address string, _ syscall.RawConn) err
 
 func isTCP(network string) bool { return network == "tcp4" || network == "tcp6" }
 
-// CheckURL reports why a request must not be sent to an address, as a message
-// that is safe to show: it must be absolute, http or https, with a host and
-// without credentials. Whether the host may be reached is only known when it is
-// dialled.
+// CheckURL returns an error if u is not an absolute http or https address with a host and
+// without credentials. The message is safe to show. The guard checks the host when the
+// request connects.
 func CheckURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must begin with http:// or https://")
 	case u.User != nil:
-		return errors.New("must not hold credentials")
+		return errors.New("must not contain credentials")
 	case u.Hostname() == "":
-		return errors.New("has no host")
+		return errors.New("must have a host")
 	case len(u.String()) > urlBytesMax:
-		return fmt.Errorf("is longer than %d bytes", urlBytesMax)
+		return fmt.Errorf("must have at most %d bytes", urlBytesMax)
 	}
 	return nil
 }
 
-// HeaderRefused reports whether a request header must not be set by a tenant,
-// because it steers the connection or is the service's own to set.
+// HeaderRefused reports whether a tenant must not set a request header, because the header
+// controls the connection or the service sets it.
 func HeaderRefused(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// redirect decides about following one. The guard sees every connection, so
-// what is decided here is how often, and what goes along.
+// redirect is the CheckRedirect function of the client. It limits the number of redirects and
+// drops credentials. The guard checks the addresses.
 func redirect(next *http.Request, via []*http.Request) error {
 	if len(via) > progressOf(next.Context()).redirects {
 		return http.ErrUseLastResponse
 	}
 	if err := CheckURL(next.URL); err != nil {
-		return fmt.Errorf("%w: a redirect leads to an address that %w", errRefused, err)
+		return fmt.Errorf("%w: the address of a redirect %w", errRefused, err)
 	}
-	next.Header.Del("Referer") // it would tell the address, which may hold a credential
-	// A request that was redirected to another origin goes on without credentials, also
-	// where that leads back: what it asks for there is the other's choice.
+	next.Header.Del("Referer") // the previous address may contain a credential
+	// After a redirect to another origin, all further requests have no credentials, even if
+	// the other origin redirects back: it has chosen what they ask for.
 	isElsewhere := func(r *http.Request) bool { return !sameOrigin(r.URL, via[0].URL) }
 	if !isElsewhere(next) && !slices.ContainsFunc(via, isElsewhere) {
 		return nil

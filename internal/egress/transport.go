@@ -20,7 +20,7 @@ const (
 	idleConnsMaxPerHost = 1024
 )
 
-var errNotRepeated = errors.New("the connection ended before the answer began, and the method does not allow to send the request again")
+var errNotRepeated = errors.New("the connection ended before the response began, and the method does not allow a repetition")
 
 // transport is net/http's Transport, except that it sends a request at most once if
 // its method is not idempotent.
@@ -33,7 +33,7 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 		DialContext:            dial, // no Proxy: the guard would not see the address that a proxy connects to
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsTimeout,
-		MaxResponseHeaderBytes: responseHeadersMax, // interim answers included
+		MaxResponseHeaderBytes: responseHeadersMax, // including interim responses
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // decompress counts the bytes of the decompressed body
 		IdleConnTimeout:        idleTimeout,
@@ -42,9 +42,9 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 	}}
 }
 
-// RoundTrip sends a request and returns the answer.
+// RoundTrip sends a request and returns the response.
 //
-// If a reused HTTP/1 connection ends before the answer begins, net/http sends the request
+// If a reused HTTP/1 connection ends before the response begins, net/http sends the request
 // again over another connection, even a POST if it has an Idempotency-Key. The server may
 // have acted on a POST, and only the caller knows whether to repeat it. So RoundTrip closes
 // the connection that net/http is about to repeat it on. HTTP/2 needs no such care:
@@ -65,8 +65,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 }
 
-// isIdempotent reports whether RFC 9110, section 9.2.2, allows to repeat a method when
-// no answer came.
+// isIdempotent reports whether RFC 9110, section 9.2.2, allows a repetition when
+// there was no response.
 func isIdempotent(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:

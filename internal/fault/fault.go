@@ -1,7 +1,7 @@
-// Package fault is the one shape in which errors travel from the domain to
-// the caller: a kind, a message that is safe to show, and a cause that is
-// only logged. It must not know HTTP, SQL or any domain type; package api maps
-// kinds to status codes and internal/postgres maps database errors to kinds.
+// Package fault defines the errors that callers see. Each has a kind, a message that is safe
+// to show, and a cause for the log. Package api maps kinds to status codes, and
+// internal/postgres maps database errors to kinds. Package fault must not know HTTP, SQL or
+// the domain.
 package fault
 
 import (
@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// Kind says what class of error a caller meets. A Kind is itself an error, so
-// errors.Is(err, fault.NotFound) asks for it.
+// Kind is the class of an error. A Kind is an error itself, so errors.Is(err,
+// fault.NotFound) reports whether err has that kind.
 type Kind string
 
-// The kinds, after the codes of section 7 of the interface specification.
+// The kinds (interface 7).
 const (
-	Invalid          Kind = "invalid"           // body or parameter malformed
-	Unauthorized     Kind = "unauthorized"      // missing or invalid token
+	Invalid          Kind = "invalid"           // the body or a parameter is malformed
+	Unauthorized     Kind = "unauthorized"      // the token is missing or invalid
 	Forbidden        Kind = "forbidden"         // a scope is missing
-	NotFound         Kind = "not found"         // unknown, or another tenant's
-	Conflict         Kind = "conflict"          // the state of the resource forbids it
-	Stale            Kind = "stale"             // If-Match names an older version
-	Unprocessable    Kind = "unprocessable"     // understood, but it cannot be processed
+	NotFound         Kind = "not found"         // unknown, or of another tenant
+	Conflict         Kind = "conflict"          // the state of the resource does not allow it
+	Stale            Kind = "stale"             // If-Match has the ETag of an older version
+	Unprocessable    Kind = "unprocessable"     // well-formed, but impossible to process
 	TooLarge         Kind = "too large"         // a size limit is exceeded
 	UnsupportedMedia Kind = "unsupported media" // the content type is not accepted
 	RateLimited      Kind = "rate limited"      // too many requests
-	Unavailable      Kind = "unavailable"       // temporarily away: database, shutdown
+	Unavailable      Kind = "unavailable"       // temporary: no database, or shutdown
 	Timeout          Kind = "timeout"           // the request took too long to arrive
-	Internal         Kind = "internal"          // everything unexpected
+	Internal         Kind = "internal"          // unexpected
 )
 
-// Error makes a kind usable as the target of errors.Is.
+// Error implements error.
 func (k Kind) Error() string { return string(k) }
 
-// SubCode is the errorSubCode of an answer: section 7.2 of the interface
-// specification and decisions 1.9, 4 and 5.
+// SubCode is the errorSubCode of a response (interface 7.2; decisions 1.9, 4 and 5).
 type SubCode string
 
 // The sub-codes.
@@ -51,26 +50,26 @@ const (
 	CircularDependency     SubCode = "CIRCULAR_DEPENDENCY"
 )
 
-// detailsMax bounds how many faults of one body are reported together.
+// detailsMax is the highest number of details of one error.
 const detailsMax = 50
 
-// Detail names one fault of a request: Field is a path as the caller wrote it
-// (tasks[0].config.url), Message says what is wrong without repeating the value.
+// Detail describes one fault of a request. Field is the path of the field, such as
+// tasks[0].config.url. Message must not repeat the value of the field.
 type Detail struct {
 	Field   string
 	Message string
-	// SubCode classifies the detail where a sub-code exists for it; an answer
-	// carries the sub-code that all its details share.
+	// SubCode is the sub-code of the detail, if there is one. A response has the sub-code
+	// that all its details share.
 	SubCode SubCode
 }
 
-// Error is an error with a message that may be shown to the caller.
+// Error is an error whose message is safe to show to the caller.
 type Error struct {
 	Kind       Kind
 	Message    string
 	SubCode    SubCode
 	Details    []Detail
-	RetryAfter time.Duration // rounded up to whole seconds when sent
+	RetryAfter time.Duration // the response rounds it up to whole seconds
 	cause      error
 }
 
@@ -79,13 +78,12 @@ func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// InvalidRequest returns the error of a request of which the details say all that is
-// wrong.
+// InvalidRequest returns an error of kind Invalid whose details describe all faults.
 func InvalidRequest(details ...Detail) *Error {
 	return New(Invalid, "the request is invalid").WithDetails(details...)
 }
 
-// Wrap returns an error of a kind that keeps its cause for the log.
+// Wrap returns an error of a kind with a cause for the log.
 func Wrap(cause error, kind Kind, format string, args ...any) *Error {
 	e := New(kind, format, args...)
 	e.cause = cause
@@ -98,8 +96,8 @@ func (e *Error) WithSubCode(code SubCode) *Error {
 	return e
 }
 
-// WithDetails adds details, at most 50 in all, and returns the error. Where no
-// sub-code is set and all details share one, the error takes it.
+// WithDetails adds details, at most 50 in all, and returns the error. If the error has no
+// sub-code, it gets the one that all details share.
 func (e *Error) WithDetails(details ...Detail) *Error {
 	e.Details = append(e.Details, details...)
 	if e.SubCode == "" {
@@ -111,7 +109,7 @@ func (e *Error) WithDetails(details ...Detail) *Error {
 	return e
 }
 
-// WithRetryAfter says when a repetition may succeed and returns the error.
+// WithRetryAfter sets the delay after which a retry may succeed and returns the error.
 func (e *Error) WithRetryAfter(wait time.Duration) *Error {
 	e.RetryAfter = wait
 	return e
@@ -129,7 +127,7 @@ func shared(details []Detail) SubCode {
 	return details[0].SubCode
 }
 
-// Error returns the message and the cause: the form for logs, never for callers.
+// Error returns the message and the cause. It is for logs; callers see only the message.
 func (e *Error) Error() string {
 	if e.cause == nil {
 		return e.Message
@@ -146,8 +144,8 @@ func (e *Error) Is(target error) bool {
 	return ok && kind == e.Kind
 }
 
-// From returns the *Error within err, or an opaque Internal one that keeps err
-// as its cause.
+// From returns the *Error in the chain of err. If there is none, it returns an error of kind
+// Internal with err as its cause.
 func From(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -6,8 +6,11 @@ import (
 	"runtime/debug"
 )
 
-// Safely makes an error of a panic of do: in a goroutine that several share, or that
-// nobody waits for, it would end the process with the work of all tenants.
+// ErrPanic is the error of a recovered panic. The interrupted work may be done in part.
+var ErrPanic = errors.New("panic")
+
+// Safely calls do and returns a panic of it as an error. Without it, a panic in a shared or
+// background goroutine would end the process and with it the work of all tenants.
 func Safely(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -17,9 +20,5 @@ func Safely(do func() error) (err error) {
 	return do()
 }
 
-// Panicked is ErrPanic with the cause of a recovered panic and where it was, for the
-// log alone.
+// Panicked returns ErrPanic with the cause and the stack of a recovered panic, for the log.
 func Panicked(cause any) error { return fmt.Errorf("%w: %v\n%s", ErrPanic, cause, debug.Stack()) }
-
-// ErrPanic is what a panic was made into. What it broke off may be done in part.
-var ErrPanic = errors.New("panic")

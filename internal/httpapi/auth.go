@@ -79,7 +79,7 @@ func (s *Server) noteDenied(ctx context.Context, p *Problem) {
 		return
 	}
 	caller := Principal(ctx)
-	s.config.Denied(audit.Refusal{TenantID: caller.TenantID, ClientID: caller.ClientID, Status: p.status, Reason: p.Message})
+	s.config.Denied(audit.DeniedRequest{TenantID: caller.TenantID, ClientID: caller.ClientID, Status: p.status, Reason: p.Message})
 }
 
 // reject answers with the problem of an error instead of calling the handler.

@@ -47,7 +47,7 @@ type Config struct {
 	// limit is fault.RateLimited. Nil means no limits. It is identity.Service.Admit.
 	Admit func(context.Context, identity.Principal, identity.LimitCategory) (identity.Allowance, error)
 	// Denied, if not nil, receives every request that is answered with 401 or 403.
-	Denied func(audit.Refusal)
+	Denied func(audit.DeniedRequest)
 	// Answered, if not nil, receives the method, route pattern, status and duration of
 	// every request. The route is empty if no operation has the path.
 	Answered func(method, route string, status int, took time.Duration)

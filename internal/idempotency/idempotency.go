@@ -162,7 +162,7 @@ const sweepKeysMax = 10_000
 
 // Sweep deletes the keys that have expired.
 func Sweep(ctx context.Context, db queries.DBTX) error {
-	err := postgres.ByParts(sweepKeysMax, func(keysMax int32) (int64, error) {
+	err := postgres.InPages(sweepKeysMax, func(keysMax int32) (int64, error) {
 		return queries.New().SysIdempotencyKeyDeleteOld(ctx, db, queries.SysIdempotencyKeyDeleteOldParams{
 			OlderThanSeconds: ttl.Seconds(), KeysMax: keysMax,
 		})

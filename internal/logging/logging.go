@@ -1,6 +1,6 @@
-// Package logging makes the process's logger: text on a terminal, JSON
-// otherwise, with what the context knows about the work at hand (request,
-// tenant, execution) in every line. It must know no domain type.
+// Package logging creates the logger of the process. It writes text to a terminal and JSON
+// otherwise. Each line has the attributes of its context, such as the request, the tenant
+// and the execution. The package must not know the domain.
 package logging
 
 import (
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/term"
 )
 
-// The names of the attributes that a context carries into its lines.
+// Names of context attributes.
 const (
 	RequestID   = "requestId"
 	Tenant      = "tenant"
 	ExecutionID = "executionId"
 )
 
-// New returns a logger that writes to w lines of at least the given level.
+// New returns a logger that writes lines of the given level and above to w.
 func New(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewJSONHandler(w, options)
@@ -31,8 +31,8 @@ func New(w io.Writer, level slog.Level) *slog.Logger {
 
 type contextKey struct{}
 
-// With returns a context whose log lines carry one more attribute, for use
-// with the logger's Context methods. A name that is there already is replaced.
+// With returns a context whose log lines have one more attribute. It replaces an attribute
+// of the same name. The Context methods of the logger, such as InfoContext, write it.
 func With(ctx context.Context, name, value string) context.Context {
 	had, _ := ctx.Value(contextKey{}).([]slog.Attr)
 	attrs := make([]slog.Attr, 0, len(had)+1)
@@ -44,8 +44,8 @@ func With(ctx context.Context, name, value string) context.Context {
 	return context.WithValue(ctx, contextKey{}, append(attrs, slog.String(name, value)))
 }
 
-// NewHandler returns a handler that adds the attributes of With to each record
-// before it passes it on.
+// NewHandler returns a handler that adds the attributes of With to each record and passes
+// the record to next.
 func NewHandler(next slog.Handler) slog.Handler { return &handler{next} }
 
 type handler struct{ slog.Handler }
@@ -65,8 +65,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name)}
 }
 
-// AtLeast returns the logger without lines below a level, for a part that says
-// more than the operator wants to hear.
+// AtLeast returns a logger that drops the lines below a level.
 func AtLeast(log *slog.Logger, level slog.Level) *slog.Logger {
 	return slog.New(&threshold{log.Handler(), level})
 }

@@ -12,7 +12,7 @@ import (
 	"tranche/internal/logging"
 )
 
-func TestLinesCarryWhatTheContextKnows(t *testing.T) {
+func TestContextAttributes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := logging.New(&out, slog.LevelInfo)
@@ -25,8 +25,8 @@ func TestLinesCarryWhatTheContextKnows(t *testing.T) {
 	log.Info("without context")
 	log.DebugContext(ctx, "below the level")
 	quiet := logging.AtLeast(log, slog.LevelWarn).With("component", "river")
-	quiet.InfoContext(ctx, "too much")
-	quiet.WarnContext(ctx, "amiss")
+	quiet.InfoContext(ctx, "below the level of AtLeast")
+	quiet.WarnContext(ctx, "kept")
 
 	var lines []map[string]any
 	decoder := json.NewDecoder(&out)
@@ -41,6 +41,6 @@ func TestLinesCarryWhatTheContextKnows(t *testing.T) {
 		{"msg": "served", "component": "api", "status": 200.0, "requestId": "r-1", "tenant": "acme"},
 		{"msg": "replaced", "requestId": "r-2", "tenant": "acme"},
 		{"msg": "without context"},
-		{"msg": "amiss", "component": "river", "requestId": "r-1", "tenant": "acme"},
+		{"msg": "kept", "component": "river", "requestId": "r-1", "tenant": "acme"},
 	}, lines))
 }

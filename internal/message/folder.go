@@ -10,23 +10,23 @@ import (
 	"path/filepath"
 )
 
-// Folder is a mailbox for development: every message becomes a file,
-// {id}.email.eml or {id}.sms.txt, and goes no further.
+// Folder is a sender for development. It writes each message to a file, for example
+// {id}.email.eml or {id}.sms.txt.
 type Folder struct{ Dir string }
 
-// NewFolder makes the folder and checks that messages can be written to it.
+// NewFolder creates the folder and checks that it is writable.
 func NewFolder(dir string) (Folder, error) {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = probe(dir)
 	}
 	if err != nil {
-		return Folder{}, fmt.Errorf("the mailbox folder cannot be written to: %w", err)
+		return Folder{}, fmt.Errorf("cannot write to the mailbox folder: %w", err)
 	}
 	return Folder{Dir: dir}, nil
 }
 
-// probe makes a file and removes it.
+// probe creates and removes a file.
 func probe(dir string) error {
 	file, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
@@ -35,7 +35,7 @@ func probe(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// Send writes the file, whole or not at all.
+// Send writes the file atomically.
 func (f Folder) Send(_ context.Context, m Message) (Receipt, error) {
 	text, extension := []byte(fmt.Sprintf("To: %s\n\n%s\n", m.To, m.Text)), "txt"
 	if m.Channel == Email {
@@ -45,13 +45,13 @@ func (f Folder) Send(_ context.Context, m Message) (Receipt, error) {
 		}
 		var b bytes.Buffer
 		if _, err := letter.WriteTo(&b); err != nil {
-			return Receipt{}, failed("the e-mail cannot be written")
+			return Receipt{}, failed("cannot write the e-mail")
 		}
 		text, extension = b.Bytes(), "eml"
 	}
 	name := filepath.Join(f.Dir, fmt.Sprintf("%s.%s.%s", filepath.Base(m.ID), m.Channel, extension))
 	if err := f.write(name, text); err != nil {
-		return Receipt{}, failed("the mailbox folder cannot be written to")
+		return Receipt{}, failed("cannot write to the mailbox folder")
 	}
 	return Receipt{Provider: "folder", MessageID: filepath.Base(name)}, nil
 }

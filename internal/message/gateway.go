@@ -21,47 +21,44 @@ import (
 	"unicode"
 )
 
-// The form of a secret of Standard Webhooks.
+// Format of a Standard Webhooks secret.
 const (
 	secretPrefix                   = "whsec_"
 	secretBytesMin, secretBytesMax = 24, 64
 )
 
-// gatewayAnswerMax is how much of an answer is read: it only has to hold an id.
-const gatewayAnswerMax = 64 << 10
+const (
+	responseBytesMax = 64 << 10
+	messageIDMax     = 255 // characters of a provider's id that are stored
+)
 
-// messageIDMax is how many characters of a provider's id are kept.
-const messageIDMax = 255
-
-// GatewayConfig describes the API of a provider of SMS or WhatsApp.
+// GatewayConfig describes the HTTP API of a provider of SMS or WhatsApp.
 type GatewayConfig struct {
-	// URL takes a POST for each message.
+	// URL receives a POST for each message.
 	URL string
-	// Header are further headers, one "Name: value" a line; credentials among
-	// them.
+	// Header has further headers, one "Name: value" a line. It may have credentials.
 	Header string
-	// Body is the body with {{to}}, {{text}} and {{id}} in it; each value is
-	// written as ContentType asks.
+	// Body is the template of the body. Send replaces {{to}}, {{text}} and {{id}} and
+	// escapes the values for ContentType.
 	Body string
 	// ContentType is application/json or application/x-www-form-urlencoded.
 	ContentType string
-	// Secret, where set, signs each request by Standard Webhooks: whsec_ and 24
-	// to 64 bytes in base64.
+	// Secret signs each request with Standard Webhooks: whsec_ and 24 to 64 bytes in
+	// base64. Without it, requests are not signed.
 	Secret string
-	// MessageID is where an answer in JSON has the provider's id: sid,
-	// messages.0.id. Empty: nowhere.
+	// MessageID is the path of the provider's id in a JSON response, for example sid or
+	// messages.0.id. It may be empty.
 	MessageID string
-	// Success is where an answer in JSON says that the message was taken, and
-	// what it then says, as path=value: messages.0.status=0. Empty: the status
-	// of the answer alone tells.
+	// Success is a condition that a JSON response must meet, as path=value, for example
+	// messages.0.status=0. Without it, the status code alone decides.
 	Success string
 }
 
-// Gateway sends messages by a provider's API.
+// Gateway sends messages over the HTTP API of a provider.
 type Gateway struct {
 	config GatewayConfig
 	header http.Header
-	secret []byte // nil: no signature
+	secret []byte // nil if requests are not signed
 	escape func(string) string
 	client *http.Client
 	clock  func() time.Time
@@ -71,7 +68,7 @@ type Gateway struct {
 func NewGateway(config GatewayConfig, clock func() time.Time) (*Gateway, error) {
 	address, err := url.Parse(config.URL)
 	if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" {
-		return nil, errors.New("the gateway's URL is http:// or https:// with a host")
+		return nil, errors.New("the URL of the gateway must be http:// or https:// with a host")
 	}
 	g := &Gateway{config: config, header: http.Header{}, clock: clock}
 	for line := range strings.Lines(config.Header) {
@@ -80,7 +77,7 @@ func NewGateway(config GatewayConfig, clock func() time.Time) (*Gateway, error) 
 		}
 		name, value, found := strings.Cut(line, ":")
 		if !found || strings.ContainsAny(name, " \t") {
-			return nil, errors.New("the gateway's headers are lines of the form Name: value")
+			return nil, errors.New("the headers of the gateway must be lines such as Name: value")
 		}
 		g.header.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
 	}
@@ -92,30 +89,30 @@ func NewGateway(config GatewayConfig, clock func() time.Time) (*Gateway, error) 
 	case err == nil && kind == "application/json":
 		g.escape = jsonText
 		if !json.Valid([]byte(g.fill(Message{}))) {
-			return nil, errors.New("the gateway's body is not JSON")
+			return nil, errors.New("the body of the gateway must be JSON")
 		}
 	case err == nil && kind == "application/x-www-form-urlencoded":
 		g.escape = url.QueryEscape
 	default:
-		return nil, errors.New("the gateway's content type is application/json or application/x-www-form-urlencoded")
+		return nil, errors.New("the content type of the gateway must be application/json or application/x-www-form-urlencoded")
 	}
 	for _, needed := range []string{"{{to}}", "{{text}}"} {
 		if !strings.Contains(config.Body, needed) {
-			return nil, fmt.Errorf("the gateway's body has no %s", needed)
+			return nil, fmt.Errorf("the body of the gateway must contain %s", needed)
 		}
 	}
 	g.client = &http.Client{
-		// The address is the operator's, who may reach it through a proxy.
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: gatewayAnswerMax, ForceAttemptHTTP2: true},
+		// The operator configures the address, so the operator's proxy may be used.
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: responseBytesMax, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // a code goes nowhere but to the address that was configured
+			return http.ErrUseLastResponse // one-time passwords go to the configured address only
 		},
 		Timeout: sendTimeMax,
 	}
 	return g, nil
 }
 
-// signingKey reads a secret of Standard Webhooks; nil for none.
+// signingKey parses a Standard Webhooks secret. It returns nil for an empty secret.
 func signingKey(secret string) ([]byte, error) {
 	if secret == "" {
 		return nil, nil
@@ -123,17 +120,17 @@ func signingKey(secret string) ([]byte, error) {
 	text, found := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !found || err != nil || len(key) < secretBytesMin || len(key) > secretBytesMax {
-		return nil, fmt.Errorf("the gateway's secret is %s and %d to %d bytes in base64", secretPrefix, secretBytesMin, secretBytesMax)
+		return nil, fmt.Errorf("the secret of the gateway must be %s and %d to %d bytes in base64", secretPrefix, secretBytesMin, secretBytesMax)
 	}
 	return key, nil
 }
 
-// jsonText is what stands between the quotes of a JSON text.
+// jsonText escapes s for use between the quotes of a JSON string.
 func jsonText(s string) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(s) // a text always can
+	_ = encoder.Encode(s) // never fails for a string
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
 
@@ -145,25 +142,25 @@ func (g *Gateway) fill(m Message) string {
 
 // Send posts one message. Its Idempotency-Key is the message's id.
 func (g *Gateway) Send(ctx context.Context, m Message) (Receipt, error) {
-	body := g.fill(m)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.config.URL, strings.NewReader(body))
+	content := g.fill(m)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.config.URL, strings.NewReader(content))
 	if err != nil {
-		return Receipt{}, refused("the request to the gateway cannot be made")
+		return Receipt{}, rejected("cannot build the request to the gateway")
 	}
 	request.Header.Set("Content-Type", g.config.ContentType)
 	request.Header.Set("Idempotency-Key", m.ID)
-	g.sign(request.Header, m.ID, body)
+	g.sign(request.Header, m.ID, content)
 	maps.Copy(request.Header, g.header)
 	response, err := g.client.Do(request)
 	if err != nil {
 		return Receipt{}, gatewayError(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, gatewayAnswerMax))
+	body, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
 	if err != nil {
 		return Receipt{}, gatewayError(err)
 	}
-	return g.receipt(response.StatusCode, answer)
+	return g.receipt(response.StatusCode, body)
 }
 
 // sign adds the headers of Standard Webhooks.
@@ -182,43 +179,42 @@ func (g *Gateway) sign(header http.Header, id, body string) {
 func gatewayError(err error) *Error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		return failed("the gateway did not answer in time")
+		return failed("the gateway did not respond in time")
 	}
-	return failed("the gateway could not be reached or broke off")
+	return failed("the gateway could not be reached, or the connection broke")
 }
 
-// receipt reads an answer.
-func (g *Gateway) receipt(status int, text []byte) (Receipt, error) {
+// receipt returns the receipt or the error that a response means.
+func (g *Gateway) receipt(status int, body []byte) (Receipt, error) {
 	switch {
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests,
-		status == http.StatusConflict, // an Idempotency-Key whose first request is under way
+		status == http.StatusConflict, // the first request with this Idempotency-Key is in progress
 		status >= http.StatusInternalServerError:
-		return Receipt{}, failed("the gateway answered with %d", status)
+		return Receipt{}, failed("the gateway responded with status %d", status)
 	case status < http.StatusOK || status >= http.StatusMultipleChoices:
-		return Receipt{}, refused("the gateway answered with %d", status)
+		return Receipt{}, rejected("the gateway responded with status %d", status)
 	}
-	answer := readAnswer(text)
-	if path, want, found := strings.Cut(g.config.Success, "="); found && at(answer, path) != want {
-		return Receipt{}, refused("the gateway took the request and refused the message")
+	value := decode(body)
+	if path, want, found := strings.Cut(g.config.Success, "="); found && at(value, path) != want {
+		return Receipt{}, rejected("the gateway accepted the request and rejected the message")
 	}
-	return Receipt{Provider: "gateway", MessageID: plainID(at(answer, g.config.MessageID))}, nil
+	return Receipt{Provider: "gateway", MessageID: cleanID(at(value, g.config.MessageID))}, nil
 }
 
-// readAnswer reads an answer in JSON, its numbers as they are written: an id may
-// have more digits than a float64. Nil for an answer that is not JSON.
-func readAnswer(text []byte) (answer any) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
+// decode decodes a JSON body. It keeps numbers as text, because an id may have more digits
+// than a float64. It returns nil if the body is not JSON.
+func decode(body []byte) (value any) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
-	if decoder.Decode(&answer) != nil {
+	if decoder.Decode(&value) != nil {
 		return nil
 	}
-	return answer
+	return value
 }
 
-// plainID is a provider's id as it can be kept, without control characters and
-// of bounded length. A message that was taken is not sent again because its id
-// is odd.
-func plainID(id string) string {
+// cleanID removes control characters from a provider's id and limits its length. An unusual
+// id must not fail a message that the provider accepted.
+func cleanID(id string) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
@@ -228,7 +224,7 @@ func plainID(id string) string {
 	return string(runes[:min(len(runes), messageIDMax)])
 }
 
-// at is the text at a dotted path in an answer; empty where there is none.
+// at returns the text at a dotted path, or "" if there is none.
 func at(value any, path string) string {
 	if path == "" {
 		return ""

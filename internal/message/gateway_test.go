@@ -22,11 +22,11 @@ import (
 	"tranche/internal/message"
 )
 
-// nasty is a text that breaks out of what is not escaped.
-const nasty = "Your \"code\" is\n402971 & \\ {{id}} <b>ñ</b>"
+// unescaped is a text that changes the meaning of a body if it is not escaped.
+const unescaped = "Your \"code\" is\n402971 & \\ {{id}} <b>ñ</b>"
 
 func sms() message.Message {
-	return message.Message{ID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12", Channel: message.SMS, To: "+525515550100", Text: nasty}
+	return message.Message{ID: "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12", Channel: message.SMS, To: "+525515550100", Text: unescaped}
 }
 
 func newGateway(t *testing.T, config message.GatewayConfig) *message.Gateway {
@@ -36,8 +36,8 @@ func newGateway(t *testing.T, config message.GatewayConfig) *message.Gateway {
 	return g
 }
 
-// TestGatewayShapes sends to the APIs of three providers as they document them.
-func TestGatewayShapes(t *testing.T) {
+// TestGatewayProviders sends messages in the formats that three providers document.
+func TestGatewayProviders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config message.GatewayConfig
@@ -55,7 +55,7 @@ func TestGatewayShapes(t *testing.T) {
 				t.Helper()
 				form, err := url.ParseQuery(body)
 				require.NoError(t, err)
-				require.Equal(t, url.Values{"To": {"+525515550100"}, "From": {"+15005550006"}, "Body": {nasty}}, form)
+				require.Equal(t, url.Values{"To": {"+525515550100"}, "From": {"+15005550006"}, "Body": {unescaped}}, form)
 				require.Equal(t, "Basic QUM6czNjcmV0", r.Header.Get("Authorization"))
 			},
 			`{"sid":"SM123","status":"queued"}`, http.StatusCreated, "SM123",
@@ -70,7 +70,7 @@ func TestGatewayShapes(t *testing.T) {
 				var got map[string]string
 				require.NoError(t, json.Unmarshal([]byte(body), &got))
 				require.Equal(t, map[string]string{
-					"from": "Acme", "to": "+525515550100", "text": nasty, "client-ref": "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12",
+					"from": "Acme", "to": "+525515550100", "text": unescaped, "client-ref": "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12",
 				}, got)
 			},
 			`{"message-count":"1","messages":[{"message-id":"0A0000000123ABCD1","status":"0"}]}`, http.StatusOK, "0A0000000123ABCD1",
@@ -85,7 +85,7 @@ func TestGatewayShapes(t *testing.T) {
 				t.Helper()
 				var got struct{ Text struct{ Body string } }
 				require.NoError(t, json.Unmarshal([]byte(body), &got))
-				require.Equal(t, nasty, got.Text.Body)
+				require.Equal(t, unescaped, got.Text.Body)
 			},
 			`{"messages":[{"id":"wamid.HBg"}]}`, http.StatusOK, "wamid.HBg",
 		},
@@ -98,7 +98,7 @@ func TestGatewayShapes(t *testing.T) {
 				require.Equal(t, http.MethodPost, r.Method)
 				require.Equal(t, c.config.ContentType, r.Header.Get("Content-Type"))
 				require.Equal(t, sms().ID, r.Header.Get("Idempotency-Key"))
-				require.Empty(t, r.Header.Get("Webhook-Signature"), "there is no secret")
+				require.Empty(t, r.Header.Get("Webhook-Signature"), "without a secret, requests are not signed")
 				c.check(t, r, string(body))
 				w.WriteHeader(c.status)
 				fmt.Fprint(w, c.answer)
@@ -116,8 +116,8 @@ func plainConfig(url string) message.GatewayConfig {
 	return message.GatewayConfig{URL: url, ContentType: "application/json", Body: `{"to":"{{to}}","text":"{{text}}"}`}
 }
 
-// TestGatewaySignature checks the signature by the text of Standard Webhooks:
-// the secret is what base64 says after whsec_.
+// TestGatewaySignature verifies the signature as Standard Webhooks specifies it. The key is
+// the base64 text after whsec_.
 func TestGatewaySignature(t *testing.T) {
 	t.Parallel()
 	key := []byte("twenty-four bytes, least")
@@ -155,7 +155,7 @@ func TestGatewayReadsAnswers(t *testing.T) {
 	}
 }
 
-func TestGatewayRefusals(t *testing.T) {
+func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -175,8 +175,8 @@ func TestGatewayRefusals(t *testing.T) {
 		"redirected": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
 		}, true, "307"},
-		"not taken": {answer(200, `{"messages":[{"status":"29","error-text":"+525515550100"}]}`), true, "refused the message"},
-		"cut off":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "broke off"},
+		"message rejected": {answer(200, `{"messages":[{"status":"29","error-text":"+525515550100"}]}`), true, "rejected the message"},
+		"cut off":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "connection broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,7 @@
-// Package message takes short messages to people: e-mail by SMTP, SMS and
-// WhatsApp by an HTTP gateway, and in development all of them into a folder. It
-// knows how to send and nothing of what is sent; it must not know any other
-// package of the project. No error of it repeats a message or an address.
+// Package message sends short messages to people: e-mail over SMTP, SMS and WhatsApp over
+// an HTTP gateway, and in development all of them into a folder. It must not know the
+// meaning of the messages or other packages of the project. None of its errors contains a
+// message or an address.
 package message
 
 import (
@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Channel is a way to reach a person.
+// Channel is a means to reach a person.
 type Channel string
 
 // The channels.
@@ -24,55 +24,56 @@ func Channels() []Channel { return []Channel{Email, SMS, WhatsApp} }
 
 // Message is one message to one person.
 type Message struct {
-	// ID stays the same when a message is sent again, so that a provider can
-	// tell a repetition.
+	// ID is the same for all attempts to send the message, so that a provider can detect
+	// duplicates.
 	ID      string
 	Channel Channel
-	// To is an address (RFC 5322, bare) or a telephone number (E.164).
+	// To is an e-mail address without a name (RFC 5322) or a telephone number (E.164).
 	To      string
 	Subject string // of an e-mail
 	Text    string
 }
 
-// Receipt is what a provider said to a message that it took.
+// Receipt is the response of a provider that accepted a message.
 type Receipt struct {
 	Provider  string // smtp, gateway or folder
 	MessageID string // the provider's id of the message; may be empty
 }
 
-// Sender sends messages of one or more channels. An *Error says whether it is
-// worth another try; every other error of Send is.
+// Sender sends messages of one or more channels. Send may be retried after every error
+// except an *Error that is permanent.
 type Sender interface {
 	Send(ctx context.Context, m Message) (Receipt, error)
 }
 
-// Senders are the configured ways out.
+// Senders are the configured senders.
 type Senders map[Channel]Sender
 
 // Has reports whether messages of a channel can be sent.
 func (s Senders) Has(channel Channel) bool { return s[channel] != nil }
 
-// Send sends a message by its channel.
+// Send sends a message over its channel.
 func (s Senders) Send(ctx context.Context, m Message) (Receipt, error) {
 	sender := s[m.Channel]
 	if sender == nil {
-		return Receipt{}, refused("no provider is configured for %s", m.Channel)
+		return Receipt{}, rejected("no provider is configured for %s", m.Channel)
 	}
 	return sender.Send(ctx, m)
 }
 
-// Error is a message that a provider did not take.
+// Error is the error of a message that a provider did not accept.
 type Error struct {
-	// Permanent says that the same message would be refused again.
+	// Permanent means that a retry would fail too.
 	Permanent bool
-	// Reason is safe to store and to log: it repeats nothing of the message,
-	// nor of what the provider said.
+	// Reason is safe to store and to log: it contains no part of the message or of the
+	// provider's response.
 	Reason string
 }
 
+// Error returns the reason.
 func (e *Error) Error() string { return e.Reason }
 
-func refused(format string, args ...any) *Error {
+func rejected(format string, args ...any) *Error {
 	return &Error{Permanent: true, Reason: fmt.Sprintf(format, args...)}
 }
 

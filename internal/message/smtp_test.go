@@ -26,7 +26,7 @@ import (
 	"tranche/internal/message"
 )
 
-// mailServer is an SMTP server in this process.
+// mailServer is an SMTP server in the test process.
 type mailServer struct {
 	mu       sync.Mutex
 	letters  []string
@@ -88,7 +88,7 @@ func (s *mailSession) Data(r io.Reader) error {
 func (*mailSession) Reset()        {}
 func (*mailSession) Logout() error { return nil }
 
-// start serves and returns the address and the certificate.
+// start starts the server and returns its address and its certificate.
 func (m *mailServer) start(t *testing.T, implicitTLS bool) (string, *x509.CertPool) {
 	t.Helper()
 	certificate, pool := selfSigned(t)
@@ -169,8 +169,8 @@ func TestSMTPWithTLSAndPassword(t *testing.T) {
 	}
 }
 
-// TestSMTPRefusals also holds errors to repeating nothing of the message.
-func TestSMTPRefusals(t *testing.T) {
+// Errors contain no part of the message.
+func TestSMTPErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		server    *mailServer
@@ -185,7 +185,7 @@ func TestSMTPRefusals(t *testing.T) {
 		"greylisted": {
 			&mailServer{refuse: &smtp.SMTPError{Code: 451, Message: "come back, ana@example.com"}}, "smtp://HOST", true, false, "451",
 		},
-		"wrong password":    {&mailServer{password: "right"}, "smtp://user:wr0ng@HOST", true, false, "let us in"},
+		"wrong password":    {&mailServer{password: "right"}, "smtp://user:wr0ng@HOST", true, false, "rejected the login"},
 		"certificate":       {&mailServer{}, "smtp://HOST", false, false, "could not be reached"},
 		"plain text server": {&mailServer{}, "smtps://HOST", true, false, "could not be reached"},
 	} {
@@ -203,8 +203,7 @@ func TestSMTPRefusals(t *testing.T) {
 	}
 }
 
-// A subject is read as it was written, also where it looks like one that is
-// encoded.
+// A subject is shown literally, even if it contains encoded words.
 func TestSubjectIsLiteral(t *testing.T) {
 	t.Parallel()
 	server := &mailServer{}

@@ -12,21 +12,21 @@ import (
 	"tranche/queries"
 )
 
-// askTimeMax is how long the database may take; Prometheus waits for 10 s.
-const askTimeMax = 5 * time.Second
+// queryTimeMax bounds the queries of one scrape. Prometheus waits for 10 s.
+const queryTimeMax = 5 * time.Second
 
-// WatchDatabase shows what is open in the database db, which sees all tenants. It is
-// asked whenever the metrics are read, and what it tells is the same on every process.
+// WatchDatabase adds metrics of the database. Each scrape queries db, which must see all
+// tenants. The values are the same in every process.
 func (m *Metrics) WatchDatabase(db queries.DBTX, log *slog.Logger) {
 	m.registry.MustRegister(&database{
 		db: db, log: log,
-		up:         desc("database_up", "1 where the database answered when the metrics were read."),
+		up:         desc("database_up", "1 if the database responded to this scrape, otherwise 0."),
 		jobs:       desc("queue_jobs", "Background jobs that have not ended.", "queue", "state"),
-		late:       desc("queue_late_seconds", "For how long the first job of the queue that could run has waited.", "queue"),
-		executions: desc("executions_open", "Executions that have not ended, those that wait and items of batches too."),
+		late:       desc("queue_late_seconds", "Waiting time of the first available job of the queue.", "queue"),
+		executions: desc("executions_open", "Executions that have not ended, including waiting ones and items of batches."),
 		batches:    desc("batches_open", "Batches that have not ended.", "status"),
-		schedules:  desc("schedules_late", "Schedules that were due a minute ago and have not fired."),
-		processes:  desc("processes_alive", "Processes whose heartbeat is fresh.", "role"),
+		schedules:  desc("schedules_late", "Schedules that have been due for a minute and have not fired."),
+		processes:  desc("processes_alive", "Processes with a recent heartbeat.", "role"),
 	})
 }
 
@@ -34,12 +34,12 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tranche_"+name, help, labels, nil)
 }
 
-// database is a collector.
+// database is a collector of metrics of the database.
 type database struct {
 	db  queries.DBTX
 	log *slog.Logger
-	// asking keeps several who read at a time to one connection.
-	asking sync.Mutex
+	// mu makes concurrent scrapes use one connection after the other.
+	mu sync.Mutex
 
 	up, jobs, late, executions, batches, schedules, processes *prometheus.Desc
 }
@@ -51,17 +51,17 @@ func (d *database) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Of a database that does not answer it
-// shows that alone.
+// Collect implements prometheus.Collector. If the database does not respond, database_up is the
+// only metric.
 func (d *database) Collect(out chan<- prometheus.Metric) {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeMax)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeMax)
 	defer cancel()
-	figures, err := d.ask(ctx)
+	figures, err := d.query(ctx)
 	up := 1.0
 	if err != nil {
-		d.log.WarnContext(ctx, "the metrics lack what the database knows", "error", err)
+		d.log.WarnContext(ctx, "the metrics of the database could not be read", "error", err)
 		up = 0
 	}
 	for _, figure := range append(figures, prometheus.MustNewConstMetric(d.up, prometheus.GaugeValue, up)) {
@@ -69,8 +69,8 @@ func (d *database) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// ask returns all figures or none.
-func (d *database) ask(ctx context.Context) (figures []prometheus.Metric, err error) {
+// query returns all metrics or none.
+func (d *database) query(ctx context.Context) (figures []prometheus.Metric, err error) {
 	add := func(desc *prometheus.Desc, value float64, labels ...string) {
 		figures = append(figures, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...))
 	}

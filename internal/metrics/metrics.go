@@ -1,8 +1,6 @@
-// Package metrics counts what this process does and asks the database what waits,
-// for Prometheus to read. No label holds anything that a tenant or a caller
-// chooses, so the number of series is bounded; whoever wants to know about one
-// tenant asks the views of schema ops. It must not know what the things are that
-// it counts.
+// Package metrics exposes metrics of this process and of the database to Prometheus. No label
+// has a value that a tenant or a caller chooses, so the number of series is bounded. The views
+// of schema ops have figures of single tenants. The package must not know the domain.
 package metrics
 
 import (
@@ -18,11 +16,11 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// unrouted is the route and the method of requests that no endpoint takes: callers
-// choose both.
+// unrouted is the route and the method of requests without an endpoint, because the caller
+// chooses both.
 const unrouted = "none"
 
-// Metrics counts; it is safe for concurrent use.
+// Metrics is a registry of metrics. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -35,32 +33,32 @@ type Metrics struct {
 	executions   *prometheus.CounterVec
 }
 
-// New returns metrics of a process, Go's own among them.
+// New returns the metrics of a process, including those of the Go runtime.
 func New() *Metrics {
 	// From a millisecond to the five minutes that a call or an execution may take.
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tranche_http_requests_total", Help: "Requests that were answered, by endpoint and status.",
+			Name: "tranche_http_requests_total", Help: "Requests, by endpoint and status.",
 		}, []string{"method", "route", "code"}),
 		requestTimes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tranche_http_request_duration_seconds", Help: "From a request's headers to the end of its answer.", Buckets: buckets,
+			Name: "tranche_http_request_duration_seconds", Help: "Time from the headers of a request to the end of its response.", Buckets: buckets,
 		}, []string{"method", "route"}),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tranche_jobs_total", Help: "Runs of background jobs; what came of them is done, put_off (it goes on later), failed (it is tried again) or given_up.",
+			Name: "tranche_jobs_total", Help: "Runs of background jobs. The outcome is done, put_off (the job continues later), failed (the job is retried) or given_up.",
 		}, []string{"kind", "outcome"}),
 		jobTimes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tranche_job_duration_seconds", Help: "How long runs of background jobs took.", Buckets: buckets,
+			Name: "tranche_job_duration_seconds", Help: "Duration of runs of background jobs.", Buckets: buckets,
 		}, []string{"kind"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tranche_calls_total", Help: "Requests that workflows made to others, by the class of the answer's status or why there was none.",
+			Name: "tranche_calls_total", Help: "Requests of workflows to other services, by the class of the status or the reason of the failure.",
 		}, []string{"outcome"}),
 		callTimes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tranche_call_duration_seconds", Help: "How long requests to others took, answered or not.", Buckets: buckets,
+			Name: "tranche_call_duration_seconds", Help: "Duration of requests to other services, with or without a response.", Buckets: buckets,
 		}),
 		executions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tranche_executions_total", Help: "Executions that this process brought to an end, items of batches too; one whose end had to be written again counts twice.",
+			Name: "tranche_executions_total", Help: "Executions that this process ended, including items of batches. An execution whose end was written twice counts twice.",
 		}, []string{"status"}),
 	}
 	m.registry.MustRegister(
@@ -70,15 +68,14 @@ func New() *Metrics {
 	return m
 }
 
-// Handler shows everything in Prometheus's text format.
+// Handler serves the metrics in the text format of Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	return mux
 }
 
-// Request counts an answered request. The route is the pattern of its endpoint, empty
-// where there is none.
+// Request counts a request. The route is the pattern of its endpoint, or empty.
 func (m *Metrics) Request(method, route string, status int, took time.Duration) {
 	if route == "" {
 		method, route = unrouted, unrouted
@@ -89,13 +86,13 @@ func (m *Metrics) Request(method, route string, status int, took time.Duration) 
 
 // Job counts a run of a job that returned err.
 func (m *Metrics) Job(kind string, err error, took time.Duration) {
-	_, isPutOff := errors.AsType[*river.JobSnoozeError](err)
-	_, isGivenUp := errors.AsType[*river.JobCancelError](err)
+	_, isPostponed := errors.AsType[*river.JobSnoozeError](err)
+	_, isAbandoned := errors.AsType[*river.JobCancelError](err)
 	outcome := "done"
 	switch {
-	case isPutOff:
+	case isPostponed:
 		outcome = "put_off"
-	case isGivenUp:
+	case isAbandoned:
 		outcome = "given_up"
 	case err != nil:
 		outcome = "failed"
@@ -104,18 +101,18 @@ func (m *Metrics) Job(kind string, err error, took time.Duration) {
 	m.jobTimes.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// Call counts a request to somebody else; outcome is one of a few.
+// Call counts a request to another service. The outcome is one of a few values.
 func (m *Metrics) Call(outcome string, took time.Duration) {
 	m.calls.WithLabelValues(outcome).Inc()
 	m.callTimes.Observe(took.Seconds())
 }
 
-// Executions counts some that have ended.
+// Executions counts executions that have ended.
 func (m *Metrics) Executions(status string, n int) {
 	m.executions.WithLabelValues(status).Add(float64(n))
 }
 
-// Watch shows how much of a pool of database connections is in use.
+// Watch adds metrics of a connection pool.
 func (m *Metrics) Watch(name string, pool *pgxpool.Pool) {
 	labels := prometheus.Labels{"pool": name}
 	gauge := func(metric, help string, value func(*pgxpool.Stat) float64) {
@@ -124,9 +121,9 @@ func (m *Metrics) Watch(name string, pool *pgxpool.Pool) {
 	}
 	gauge("tranche_pool_connections_used", "Database connections in use.",
 		func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) })
-	gauge("tranche_pool_connections_max", "Database connections that may be in use.",
+	gauge("tranche_pool_connections_max", "Highest number of database connections.",
 		func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "tranche_pool_wait_seconds_total", Help: "Time that was spent waiting for a database connection.", ConstLabels: labels,
+		Name: "tranche_pool_wait_seconds_total", Help: "Total waiting time for a database connection.", ConstLabels: labels,
 	}, func() float64 { return pool.Stat().EmptyAcquireWaitTime().Seconds() }))
 }

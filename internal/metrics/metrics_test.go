@@ -26,7 +26,7 @@ func read(t *testing.T, m *metrics.Metrics) string {
 	return answer.Body.String()
 }
 
-// A job that goes on later has not failed.
+// A snoozed job has not failed.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	m := metrics.New()

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerArrays has lists go to the server as they are. pgx makes an interface value of
-// each element, asks for its plan and lets the text grow by and by: for a thousand
-// executions that takes longer than to run them.
+// registerArrays registers faster encoders for slices. pgx converts each element to an
+// interface value and looks up its encoding. For a thousand executions that takes longer than
+// to run them.
 func registerArrays(m *pgtype.Map) {
 	registerArray(m, pgtype.UUIDOID, pgtype.UUIDArrayOID,
 		func(uuid.UUID) int { return len(uuid.UUID{}) },
@@ -37,8 +37,7 @@ func registerArrays(m *pgtype.Map) {
 		})
 }
 
-// timestampEpoch is the beginning of 2000, from which PostgreSQL counts, in
-// microseconds from that of 1970.
+// timestampEpoch is the epoch of PostgreSQL, the beginning of 2000, in microseconds since 1970.
 const timestampEpoch = 946_684_800_000_000
 
 func registerArray[T any](m *pgtype.Map, oid, arrayOID uint32, size func(T) int, write func([]byte, T) []byte) {
@@ -49,7 +48,7 @@ func registerArray[T any](m *pgtype.Map, oid, arrayOID uint32, size func(T) int,
 	}})
 }
 
-// arrayCodec is pgx's and knows []T.
+// arrayCodec is pgx's codec with an own encoder for []T.
 type arrayCodec[T any] struct {
 	*pgtype.ArrayCodec
 	size  func(element T) int // bytes that write appends
@@ -66,10 +65,10 @@ func (c arrayCodec[T]) PlanEncode(m *pgtype.Map, oid uint32, format int16, value
 
 type arrayPlan[T any] arrayCodec[T]
 
-// Encode implements pgtype.EncodePlan. The form is that of array_send in
-// PostgreSQL's src/backend/utils/adt/arrayfuncs.c.
+// Encode implements pgtype.EncodePlan. The format is that of array_send in PostgreSQL's
+// src/backend/utils/adt/arrayfuncs.c.
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
-	list := value.([]T) //nolint:errcheck // PlanEncode has looked
+	list := value.([]T) //nolint:errcheck // PlanEncode has checked the type
 	const dimensions, hasNull, lowerBound = 1, 0, 1
 	header := []uint32{dimensions, hasNull, p.ElementType.OID, uint32(len(list)), lowerBound}
 	if len(list) == 0 {

@@ -14,17 +14,17 @@ import (
 	"tranche/internal/fault"
 )
 
-// SQLSTATE codes (PostgreSQL documentation, appendix A) that are told apart.
+// SQLSTATE codes (PostgreSQL documentation, appendix A).
 const (
 	codeSerializationFailure = "40001"
 	codeDeadlockDetected     = "40P01"
 	codeReadOnlyTransaction  = "25006" // a standby, during failover
-	codeNotSupported         = "0A000" // there, of an unlogged table; elsewhere of a plan whose table has just changed
+	codeNotSupported         = "0A000" // an unlogged table on a standby, or a cached plan of a table that has just changed
 	codeUniqueViolation      = "23505"
 	codeLockNotAvailable     = "55P03"
 	codeQueryCanceled        = "57014" // statement_timeout
 	codeIdleInTransaction    = "25P03"
-	codeCannotConnectNow     = "57P03" // the server starts, goes through what it has to recover, or stops
+	codeCannotConnectNow     = "57P03" // the server starts, recovers or stops
 	codeTransactionTimeout   = "25P04"
 
 	classConnection = "08"
@@ -35,22 +35,21 @@ const (
 )
 
 const (
-	retryAfterBusy = time.Second     // the database works, but not for this call
-	retryAfterAway = 5 * time.Second // the database is away
+	retryAfterBusy = time.Second     // the database works, but this statement failed
+	retryAfterAway = 5 * time.Second // the database is unreachable
 )
 
-// Translate turns what the database can do to any statement into
-// fault.Unavailable with the time after which to try again: unreachable,
-// shutting down, out of connections, disk or memory; no connection of the pool
-// free in time; a transaction given up for another. Every other error, nil
-// included, comes back unchanged: constraint violations belong to the caller
-// (see Violates).
+// Translate returns fault.Unavailable with a retry delay for errors that any statement can
+// have: the database is unreachable or shuts down; connections, disk or memory are exhausted;
+// no connection of the pool becomes free in time; a transaction was aborted because of
+// another. It returns other errors, and nil, unchanged. The caller handles constraint
+// violations (see Violates).
 func Translate(err error) error {
 	var already *fault.Error
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	var refused *pgconn.PgError
+	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -58,8 +57,8 @@ func Translate(err error) error {
 		return fault.Wrap(err, fault.Unavailable, "the database cannot be reached").WithRetryAfter(retryAfterAway)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(err, fault.Unavailable, "the service is busy").WithRetryAfter(retryAfterBusy)
-	case errors.As(err, &refused):
-		return translateCode(err, refused.Code)
+	case errors.As(err, &pgErr):
+		return translateCode(err, pgErr.Code)
 	default:
 		return err
 	}
@@ -79,14 +78,13 @@ func translateCode(err error, code string) error {
 	return err
 }
 
-// IsStarting reports whether an error says that the server is there and takes no
-// connections yet.
+// IsStarting reports whether err means that the server runs and accepts no connections yet.
 func IsStarting(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == codeCannotConnectNow
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == codeCannotConnectNow
 }
 
-// Unsent reports whether an error says that a statement did not reach the server.
+// Unsent reports whether err means that the statement did not reach the server.
 func Unsent(err error) bool {
 	var connecting *pgconn.ConnectError
 	return errors.As(err, &connecting) || pgconn.SafeToRetry(err)
@@ -102,21 +100,19 @@ func isConnectionError(err error) bool {
 	case errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded):
 		return true
 	default:
-		// A statement on a connection that pgx has already closed: it keeps
-		// no type for that.
+		// pgx has no error type for a statement on a closed connection.
 		return pgconn.SafeToRetry(err) && strings.Contains(err.Error(), "conn closed")
 	}
 }
 
-// IsDuplicate reports whether an error says that a row of its key is there already.
+// IsDuplicate reports whether err means that a row with the same key exists.
 func IsDuplicate(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == codeUniqueViolation
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation
 }
 
-// Violates reports whether err is the violation of the named constraint or
-// unique index.
+// Violates reports whether err is a violation of the named constraint or unique index.
 func Violates(err error, constraint string) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, classIntegrity) && refused.ConstraintName == constraint
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, classIntegrity) && pgErr.ConstraintName == constraint
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// limits bounds what pgx has no settings for: the wait for a pool's connection,
-// and the wait for a server that has stopped answering, whose own
-// statement_timeout can end nothing. Tracers may replace the context of what
-// they trace, and of nothing else.
+// limits is a tracer that sets time limits for which pgx has no settings: to acquire a
+// connection, and to wait for a server that has stopped responding and cannot enforce
+// statement_timeout. A tracer may replace the context of the operation that it traces.
 type limits struct {
-	statementTimeMax time.Duration // 0: none
+	statementTimeMax time.Duration // 0 means no limit
 }
 
 type limitKey struct{}
@@ -54,7 +53,7 @@ func (l limits) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 // TraceQueryEnd implements pgx.QueryTracer.
 func (limits) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) { lift(ctx) }
 
-// TraceBatchStart implements pgx.BatchTracer. A batch has the time of one statement.
+// TraceBatchStart implements pgx.BatchTracer. A batch has the time limit of one statement.
 func (l limits) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return l.limitStatement(ctx)
 }

@@ -12,31 +12,30 @@ import (
 )
 
 const (
-	listenPingInterval = 30 * time.Second       // how soon a silently dead connection is noticed
-	listenRetryWait    = 100 * time.Millisecond // doubled with every attempt
+	listenPingInterval = 30 * time.Second       // the time to detect a dead connection
+	listenRetryWait    = 100 * time.Millisecond // doubles with every attempt
 	listenRetryWaitMax = 5 * time.Second
 )
 
-// Listener receives notifications on one connection for the whole process, and
-// makes a new one whenever it is lost.
+// Listener receives the notifications of the process on one connection. It reconnects when it
+// loses the connection.
 type Listener struct {
 	config        *pgx.ConnConfig
 	log           *slog.Logger
 	subscriptions map[string]Subscription
 }
 
-// Subscription is what happens on a channel. Both functions run on the
-// listener's goroutine and must not block.
+// Subscription has the functions of a channel. They run on the goroutine of the listener and
+// must not block.
 type Subscription struct {
 	// Notified receives the payload of each notification.
 	Notified func(payload string)
-	// Resumed, unless nil, is called whenever listening begins, the first time
-	// included: notifications sent before are lost, so look at the tables.
+	// Resumed is called after every connect, also after the first. It may be nil. Earlier
+	// notifications are lost, so the function should read the tables.
 	Resumed func()
 }
 
-// NewListener makes a listener that does not connect before Run. A nil log
-// discards.
+// NewListener creates a listener. Run connects it. The log may be nil.
 func NewListener(url string, log *slog.Logger) (*Listener, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -49,13 +48,13 @@ func NewListener(url string, log *slog.Logger) (*Listener, error) {
 	return &Listener{config: config, log: log, subscriptions: map[string]Subscription{}}, nil
 }
 
-// Subscribe sets what happens on a channel. It must be called before Run.
+// Subscribe sets the subscription of a channel. It must be called before Run.
 func (l *Listener) Subscribe(channel string, subscription Subscription) {
 	l.subscriptions[channel] = subscription
 }
 
-// Run listens until ctx ends, through every loss of the connection, and returns
-// ctx's error.
+// Run listens until ctx ends and returns the error of ctx. It reconnects after every loss of
+// the connection.
 func (l *Listener) Run(ctx context.Context) error {
 	wait := listenRetryWait
 	for {
@@ -66,7 +65,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		if began {
 			wait = listenRetryWait
 		}
-		l.log.WarnContext(ctx, "the listening connection was lost; connecting again", "error", err, "wait", wait)
+		l.log.WarnContext(ctx, "the listener lost its connection and reconnects", "error", err, "wait", wait)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -76,7 +75,7 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// listen serves one connection until it fails; began says that it worked at all.
+// listen serves one connection until it fails. It reports whether the connection worked.
 func (l *Listener) listen(ctx context.Context) (began bool, err error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
 	if err != nil {
@@ -104,8 +103,8 @@ func (l *Listener) listen(ctx context.Context) (began bool, err error) {
 	}
 }
 
-// next waits for a notification. After a long silence it returns nil if the
-// connection still answers.
+// next waits for a notification. It returns nil if none came for a while and the connection
+// still works.
 func next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	silence, cancel := context.WithTimeout(ctx, listenPingInterval)
 	defer cancel()

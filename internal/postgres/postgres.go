@@ -1,6 +1,6 @@
-// Package postgres is the way to the database: pools of connections, the habit
-// of transactions, the connection that listens, and the translation of what can
-// go wrong into kinds of fault. It must not know tables or the domain.
+// Package postgres gives access to the database: connection pools, transactions, a listener
+// for notifications, and the translation of database errors into kinds of fault. It must not
+// know tables or the domain.
 package postgres
 
 import (
@@ -22,42 +22,41 @@ const (
 	workerConnsDefault = 20
 	queueConns         = 8
 
-	connectTimeMax   = 5 * time.Second  // to make one connection
-	acquireTimeMax   = 5 * time.Second  // to get one from a pool
-	statementTimeMax = 30 * time.Second // of a request's statement
-	answerGrace      = 5 * time.Second  // for the answer of a server that ended a statement
+	connectTimeMax   = 5 * time.Second  // to open a connection
+	acquireTimeMax   = 5 * time.Second  // to acquire a connection from a pool
+	statementTimeMax = 30 * time.Second // of a statement of a request
+	answerGrace      = 5 * time.Second  // for the response of the server after it ended a statement
 	idleTxTimeMax    = 60 * time.Second // between two statements of a transaction
 	connLifetimeMax  = time.Hour
 	connIdleTimeMax  = 10 * time.Minute
 	connReadOnlyMax  = 5 * time.Second // of a connection that cannot write
 )
 
-// Config says how many connections to which database.
+// Config configures the connections.
 type Config struct {
-	// URL is a connection string of libpq's form.
+	// URL is a connection string in the format of libpq.
 	URL string
-	// APIConns and WorkerConns are the sizes of the pools; 0 stands for 20.
+	// APIConns and WorkerConns are the sizes of the pools. 0 means 20.
 	APIConns, WorkerConns int32
-	// Log is told when the listening connection is lost. Nil discards.
+	// Log receives a line when the listener loses its connection. It may be nil.
 	Log *slog.Logger
 }
 
-// Pools are the connections of one process. Requests and jobs have pools of
-// their own, so that neither can starve the other. Statements of both see the
-// rows of the tenant of their context alone.
+// Pools are the connections of one process. Requests and jobs have separate pools, so that
+// neither can starve the other. The statements of both see only the rows of the tenant in
+// their context.
 type Pools struct {
 	API     *pgxpool.Pool
 	Workers *pgxpool.Pool
-	// Queue is River's own: as the user of the connection string, because its
-	// upkeep reindexes the queue's tables, which only their owner may.
+	// Queue is the pool of River. It connects as the user of the connection string,
+	// because River reindexes its tables, which only their owner may do.
 	Queue *pgxpool.Pool
-	// Listen is the one connection that receives notifications; whoever wires
-	// the process runs it.
+	// Listen is the connection that receives notifications. The caller runs it.
 	Listen *Listener
 }
 
-// Open makes the pools and checks that the database answers. It fails with
-// fault.Unavailable when it does not.
+// Open creates the pools and pings the database. It fails with fault.Unavailable if the
+// database does not respond.
 func Open(ctx context.Context, config Config) (*Pools, error) {
 	api, err := NewPool(ctx, config.URL, PoolOptions{Name: "tranche api", Conns: orDefault(config.APIConns, apiConnsDefault), StatementTimeMax: statementTimeMax})
 	if err != nil {
@@ -93,28 +92,28 @@ func orDefault(conns, standard int32) int32 {
 	return conns
 }
 
-// Close closes the pools, once every connection has been given back.
+// Close waits until every connection has been released and closes the pools.
 func (p *Pools) Close() {
 	p.API.Close()
 	p.Workers.Close()
 	p.Queue.Close()
 }
 
-// PoolOptions shape one pool.
+// PoolOptions configure a pool.
 type PoolOptions struct {
 	// Name is the application_name that pg_stat_activity shows.
 	Name string
-	// Conns is the most connections that are open at a time.
+	// Conns is the highest number of open connections.
 	Conns int32
-	// StatementTimeMax ends statements that run longer; 0 sets no limit. The
-	// server ends them; one that does not answer 5 s later is taken for gone.
+	// StatementTimeMax is the time limit of a statement, which the server enforces. 0 sets
+	// no limit. If the server does not respond 5 s later, the connection is closed.
 	StatementTimeMax time.Duration
-	// Unscoped says what statements see whose context names no tenant.
+	// Unscoped defines which rows a statement sees if its context names no tenant.
 	Unscoped Unscoped
 }
 
-// NewPool makes a pool whose callers wait at most 5 s for a connection. It does
-// not connect yet.
+// NewPool creates a pool. Its callers wait at most 5 s for a connection. NewPool does not
+// connect.
 func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -151,8 +150,8 @@ func NewPool(ctx context.Context, url string, options PoolOptions) (*pgxpool.Poo
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// setConn sets what statements rely on, whatever the server, the database or the
-// user has as a default.
+// setConn sets the parameters that statements rely on, so that the defaults of the server, the
+// database and the user have no effect.
 func setConn(config *pgx.ConnConfig, name string) {
 	config.ConnectTimeout = connectTimeMax
 	maps.Copy(config.RuntimeParams, map[string]string{
@@ -160,45 +159,43 @@ func setConn(config *pgx.ConnConfig, name string) {
 		"timezone":         "UTC",
 		"client_encoding":  "UTF8",
 		"search_path":      "public",
-		// Without it a statement fails that policies would restrict.
+		// If it is off, a statement fails instead of seeing fewer rows.
 		"row_security": "on",
-		// Functions of the schema compare names as they are.
+		// Functions of the schema compare unquoted names.
 		"quote_all_identifiers": "off",
-		// Statements lock what they decide on, and read again what changed meanwhile.
+		// Statements lock the rows that they decide on and see the latest committed version.
 		"default_transaction_isolation": "read committed",
 	})
 }
 
-// checkConn refuses a connection on which statements would not do what they say: to a
-// database that does not know characters, or through a pooler that has dropped
-// what the connection was to begin with, the role above all, which keeps tenants apart.
+// checkConn rejects a connection to a database that is not in UTF-8, and a connection through a
+// pooler that drops the startup parameters. The role is one of them, and it separates tenants.
 func checkConn(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
-		return fmt.Errorf("the database's encoding is %s and has to be UTF8: make one WITH ENCODING 'UTF8' TEMPLATE template0", encoding)
+		return fmt.Errorf("the database must have the encoding UTF8, not %s: create one WITH ENCODING 'UTF8' TEMPLATE template0", encoding)
 	}
-	wanted, set := conn.Config().RuntimeParams["role"], ""
+	wanted, actual := conn.Config().RuntimeParams["role"], ""
 	if wanted == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeMax)
 	defer cancel()
-	if err := conn.QueryRow(ctx, "SELECT current_setting('role')").Scan(&set); err != nil || set == wanted {
+	if err := conn.QueryRow(ctx, "SELECT current_setting('role')").Scan(&actual); err != nil || actual == wanted {
 		return err
 	}
-	return errors.New("what is between this program and PostgreSQL drops the settings that a connection begins with: connect to PostgreSQL itself")
+	return errors.New("the pooler in front of PostgreSQL drops startup parameters: connect to PostgreSQL directly")
 }
 
-// planByKeys has statements find their rows by the keys that they name, whatever
-// the planner's statistics are. A new partition has none, a plan is kept while a
-// table grows from ten rows to a million, and what is best for ten, to read the
-// whole table, is read again for every group of items.
+// planByKeys makes the planner use indexes regardless of its statistics. A new partition has
+// no statistics. And a plan is cached while a table grows from ten rows to a million, where the
+// best plan for ten rows, a sequential scan, is the worst.
 func planByKeys(params map[string]string) {
-	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
-		params[way] = "off"
+	for _, param := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		params[param] = "off"
 	}
 }
 
-// scanInUTC has timestamptz come back in UTC; pgx's default is the machine's zone.
+// scanInUTC makes pgx return timestamptz values in UTC instead of the local time zone.
 func scanInUTC(conn *pgx.Conn) {
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 }

@@ -90,7 +90,7 @@ func TestConnectionsHaveSettingsOfTheirOwn(t *testing.T) {
 func TestConnectionsRefuseAnEncoding(t *testing.T) {
 	t.Parallel()
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.EmptyURL(t, "ENCODING 'LATIN1'", "LOCALE 'C'", "TEMPLATE template0")})
-	require.ErrorContains(t, err, "the database's encoding is LATIN1 and has to be UTF8")
+	require.ErrorContains(t, err, "the database must have the encoding UTF8, not LATIN1")
 }
 
 // configOf is how NewPool configures a pool of one connection.
@@ -111,7 +111,7 @@ func TestConnectionsRefuseAPoolerThatDropsTheRole(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.ErrorContains(t, pool.Ping(t.Context()), "connect to PostgreSQL itself")
+	require.ErrorContains(t, pool.Ping(t.Context()), "connect to PostgreSQL directly")
 }
 
 // dropRole has what is written to a connection name another parameter than the role.

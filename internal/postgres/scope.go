@@ -8,34 +8,33 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The roles under which statements run (docs/decisions/tenant-isolation.md).
-// Neither owns a table, so neither can lift row-level security.
+// Roles of statements (docs/decisions/tenant-isolation.md). Neither role owns a table, so
+// neither can bypass row-level security.
 const (
-	// RoleApp sees the rows of the tenant that the connection names, and without
-	// one nobody's.
+	// RoleApp sees the rows of the tenant that the session names. Without a tenant it sees
+	// no rows of tenants.
 	RoleApp = "tranche_app"
 	// RoleSystem sees the rows of all tenants.
 	RoleSystem = "tranche_system"
 )
 
-// tenantSetting is the parameter that names the tenant of RoleApp.
+// tenantSetting is the session parameter with the tenant of RoleApp.
 const tenantSetting = "tranche.tenant_id"
 
-// Unscoped says what statements see whose context names neither a tenant nor
-// the system.
+// Unscoped defines which rows a statement sees if its context has no scope.
 type Unscoped int
 
-// The ways of pools.
+// Values of Unscoped.
 const (
-	SeesNothing Unscoped = iota // no row of any tenant
-	SeesAll                     // the rows of all tenants, as by AsSystem
-	SeesAsUser                  // what the user of the connection string sees; for migrations and tests
+	SeesNothing Unscoped = iota // no rows of tenants
+	SeesAll                     // the rows of all tenants, as with AsSystem
+	SeesAsUser                  // the rows that the user of the connection string sees; for migrations and tests
 )
 
-// scope is whose rows the statements of a connection see.
+// scope defines which rows the statements of a connection see.
 type scope struct {
-	role   string    // empty: the user of the connection string
-	tenant uuid.UUID // zero: nobody
+	role   string    // empty for the user of the connection string
+	tenant uuid.UUID // uuid.Nil for no tenant
 }
 
 func (u Unscoped) scope() scope {
@@ -51,25 +50,23 @@ func (u Unscoped) scope() scope {
 
 type scopeKey struct{}
 
-// WithTenant returns a context whose statements see the rows of one tenant and
-// no other's, however a query is written. It is called where a request or a job
-// says whose it is, with the tenant that a token, a signature or the job's
-// arguments name.
+// WithTenant returns a context whose statements see only the rows of one tenant, whatever the
+// query is. The tenant comes from a token, a signature or the arguments of a job.
 func WithTenant(ctx context.Context, tenantID uuid.UUID) context.Context {
 	return context.WithValue(ctx, scopeKey{}, scope{role: RoleApp, tenant: tenantID})
 }
 
-// AsSystem returns a context whose statements see the rows of all tenants: for
-// work that serves all of them, or that has yet to find out whose it is.
+// AsSystem returns a context whose statements see the rows of all tenants. It is for work that
+// serves all tenants or does not know its tenant yet.
 func AsSystem(ctx context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, scope{role: RoleSystem})
 }
 
-// session is what is known of a connection of a pool.
+// session is the state of a pooled connection.
 type session struct {
 	began    time.Time
-	unscoped scope // of statements whose context names none
-	current  scope // of statements outside of transactions, now
+	unscoped scope // of statements whose context has no scope
+	current  scope // of statements outside of transactions
 }
 
 const sessionKey = "tranche session" // in a connection's custom data
@@ -80,7 +77,7 @@ func sessionOf(conn *pgx.Conn) *session {
 	return s
 }
 
-// wanted is the scope of statements with this context.
+// wanted returns the scope of statements with this context.
 func (s *session) wanted(ctx context.Context) scope {
 	if named, ok := ctx.Value(scopeKey{}).(scope); ok {
 		return named
@@ -90,19 +87,17 @@ func (s *session) wanted(ctx context.Context) scope {
 
 type beginningKey struct{}
 
-// beginning marks the acquisition of a connection for a transaction, whose BEGIN
-// takes the scope along.
+// beginning marks the acquisition of a connection for a transaction. Its BEGIN sets the scope.
 func beginning(ctx context.Context) context.Context {
 	return context.WithValue(ctx, beginningKey{}, true)
 }
 
-// prepareConn gives a connection the scope of the context it is acquired with.
-// It asks nothing of the server while a connection goes on serving the same
-// tenant, and else costs a round trip.
+// prepareConn sets the scope of an acquired connection. It costs a round trip if the scope
+// changes.
 func prepareConn(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	s := sessionOf(conn)
 	if isReadOnly(conn) && time.Since(s.began) > connReadOnlyMax {
-		return false, nil // another is made
+		return false, nil // the pool opens another connection
 	}
 	wanted := s.wanted(ctx)
 	if s.current == wanted || ctx.Value(beginningKey{}) != nil {
@@ -115,21 +110,21 @@ func prepareConn(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return true, nil
 }
 
-// isReadOnly reports whether a connection cannot write, by what the server tells of it
-// unasked: it leads to a standby, or began while its database or user was set to
-// read only. It remains so when another server, or the same, can be written again.
+// isReadOnly reports whether a connection cannot write, because it leads to a standby or
+// because the database or the user was read-only when it began. The connection stays read-only
+// when the database is writable again. The server reports both without a round trip.
 func isReadOnly(conn *pgx.Conn) bool {
 	server := conn.PgConn()
 	return server.ParameterStatus("default_transaction_read_only") == "on" || server.ParameterStatus("in_hot_standby") == "on"
 }
 
-// beginQuery is the BEGIN of a transaction with this context. What it sets ends
-// with the transaction.
+// beginQuery returns the BEGIN of a transaction with this context. Its settings end with the
+// transaction.
 func (s *session) beginQuery(ctx context.Context) string {
 	return "BEGIN;" + s.current.change("LOCAL", s.wanted(ctx))
 }
 
-// change is the SQL that leads from one scope to another.
+// change returns the SQL that changes the scope to another one.
 func (s scope) change(lifetime string, to scope) (sql string) {
 	if s.role != to.role {
 		role := to.role

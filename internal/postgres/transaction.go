@@ -13,25 +13,24 @@ import (
 
 const (
 	txAttemptsMax = 5
-	txRetryWait   = 5 * time.Millisecond // doubled with every attempt, jittered
+	txRetryWait   = 5 * time.Millisecond // doubles with every attempt, with jitter
 )
 
-// Beginner opens transactions: a pool or a connection; a transaction too, which
-// opens a savepoint.
+// Beginner opens transactions. It is a pool, a connection, or a transaction that opens a
+// savepoint.
 type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// InTx runs fn in a transaction and commits it; an error of fn rolls back.
+// InTx runs fn in a transaction and commits it. An error of fn rolls it back.
 //
-// Where PostgreSQL gave the transaction up for the sake of another
-// (serialization failure, deadlock), fn runs again from the start, at most 5
-// times in all: it must do nothing but use tx. The error of fn comes back as it
-// is, translated by Translate if it is the database's.
+// If PostgreSQL aborted the transaction because of another one (serialization failure,
+// deadlock), fn runs again, at most 5 times in all. So fn must have no effects except through
+// tx. Translate translates the error.
 func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := inTx(ctx, db, fn)
-		if err == nil || attempt == txAttemptsMax || !givenUp(err) {
+		if err == nil || attempt == txAttemptsMax || !isRetryable(err) {
 			return Translate(err)
 		}
 		wait := txRetryWait << (attempt - 1)
@@ -43,8 +42,7 @@ func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 	}
 }
 
-// inTx is pgx.BeginFunc with the scope of ctx in the BEGIN of a pool's
-// connection, so that it costs no round trip.
+// inTx is pgx.BeginFunc, except that the BEGIN sets the scope of ctx without a round trip.
 func inTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 	pool, ok := db.(*pgxpool.Pool)
 	if !ok {
@@ -62,8 +60,8 @@ func inTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, conn, options, fn)
 }
 
-// givenUp reports whether a repetition of the whole transaction may succeed.
-func givenUp(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && (refused.Code == codeSerializationFailure || refused.Code == codeDeadlockDetected)
+// isRetryable reports whether the transaction may succeed if it runs again.
+func isRetryable(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlockDetected)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerUUID has ids go to the server and come back as the 16 bytes that they
-// are. Without it pgx writes each as a text and reads that again.
+// registerUUID registers a codec for uuid.UUID in the binary format. Without it, pgx converts
+// each id to text and back.
 func registerUUID(m *pgtype.Map) {
 	m.RegisterType(&pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}})
 }
 
-// uuidCodec is pgx's and knows uuid.UUID.
+// uuidCodec is pgx's codec with an own encoding of uuid.UUID.
 type uuidCodec struct{ pgtype.UUIDCodec }
 
 // PlanEncode implements pgtype.Codec.
@@ -36,15 +36,15 @@ type uuidPlan struct{}
 
 // Encode implements pgtype.EncodePlan.
 func (uuidPlan) Encode(value any, buf []byte) ([]byte, error) {
-	id := value.(uuid.UUID) //nolint:errcheck // PlanEncode has looked
+	id := value.(uuid.UUID) //nolint:errcheck // PlanEncode has checked the type
 	return append(buf, id[:]...), nil
 }
 
-// Scan implements pgtype.ScanPlan. NULL gives the nil UUID, as without the codec.
+// Scan implements pgtype.ScanPlan. NULL becomes the nil UUID, as with pgx's codec.
 func (uuidPlan) Scan(src []byte, target any) error {
-	id := target.(*uuid.UUID) //nolint:errcheck // PlanScan has looked
+	id := target.(*uuid.UUID) //nolint:errcheck // PlanScan has checked the type
 	if len(src) != len(id) && src != nil {
-		return fmt.Errorf("a uuid of %d bytes", len(src))
+		return fmt.Errorf("a uuid must have 16 bytes, not %d", len(src))
 	}
 	clear(id[copy(id[:], src):])
 	return nil

@@ -95,7 +95,7 @@ type Server struct {
 	process  *liveness.Process
 	metrics  *metrics.Metrics
 	identity *identity.Service
-	refusals *audit.Refusals
+	denied   *audit.Denied
 	parts    *parts
 	workers  *jobs.Client // nil in role api
 	handler  http.Handler
@@ -137,7 +137,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.refusals = audit.NewRefusals(s.control, config.Clock, config.Log)
+	s.denied = audit.NewDenied(s.control, config.Clock, config.Log)
 	if s.process, err = liveness.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
 		return nil, fmt.Errorf("register the process: %w", postgres.Translate(err))
 	}
@@ -252,8 +252,8 @@ func (s *Server) close(ctx context.Context) {
 	if s.exporter != nil {
 		_ = s.exporter.Close()
 	}
-	if s.refusals != nil {
-		if err := s.refusals.Flush(ctx); err != nil {
+	if s.denied != nil {
+		if err := s.denied.Flush(ctx); err != nil {
 			s.config.Log.WarnContext(ctx, "the denied requests of the last minute are not counted", "error", err)
 		}
 	}

@@ -98,7 +98,7 @@ func (s *Server) assemble() error {
 	s.handler = api.New(api.Config{
 		HTTP: httpapi.Config{
 			Log: s.config.Log, Clock: s.config.Clock,
-			Verify: s.identity.Verify, Admit: s.identity.Admit, Denied: s.refusals.Count, Answered: s.metrics.Request,
+			Verify: s.identity.Verify, Admit: s.identity.Admit, Denied: s.denied.Count, Answered: s.metrics.Request,
 			TrustedProxies:  s.config.TrustedProxies,
 			FingerprintKeys: s.config.Keys.DeriveAll("fingerprints of requests"),
 			Pool:            s.pools.API,

@@ -97,13 +97,13 @@ const (
 // the files that were announced a day ago and never came. ctx is the system's.
 func (s *Store) Sweep(ctx context.Context) error {
 	age := abandonedAfter.Seconds()
-	err := postgres.ByParts(sweepPartUploads, func(uploadsMax int32) (int64, error) {
+	err := postgres.InPages(sweepPartUploads, func(uploadsMax int32) (int64, error) {
 		return s.q.SysAttachmentUploadDeleteAbandoned(ctx, s.pool, queries.SysAttachmentUploadDeleteAbandonedParams{OlderThanSeconds: age, UploadsMax: uploadsMax})
 	})
 	if err != nil {
 		return fmt.Errorf("remove abandoned uploads: %w", err)
 	}
-	err = postgres.ByParts(sweepPartFiles, func(filesMax int32) (int64, error) {
+	err = postgres.InPages(sweepPartFiles, func(filesMax int32) (int64, error) {
 		return s.q.SysAttachmentDeleteAbandoned(ctx, s.pool, queries.SysAttachmentDeleteAbandonedParams{OlderThanSeconds: age, FilesMax: filesMax})
 	})
 	if err != nil {

@@ -60,7 +60,7 @@ func (a *address) checkLiteral() error {
 		host = host[:strings.IndexAny(host, "/?")]
 	}
 	if strings.Contains(host, "@") {
-		return errors.New("must not hold credentials")
+		return errors.New("must not contain credentials")
 	}
 	return nil
 }

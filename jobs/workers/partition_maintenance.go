@@ -51,10 +51,10 @@ func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.Par
 	if err := storage.New(w.pool).Sweep(ctx); err != nil {
 		return err
 	}
-	if err := audit.SweepRefusals(ctx, w.pool); err != nil {
+	if err := audit.DeleteOldDenied(ctx, w.pool); err != nil {
 		return err
 	}
-	return postgres.ByParts(signalsPart, func(signalsMax int32) (int64, error) {
+	return postgres.InPages(signalsPart, func(signalsMax int32) (int64, error) {
 		return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, queries.SysExecutionSignalDeleteOldParams{
 			Before: job.CreatedAt.Add(-signalKeep), SignalsMax: signalsMax,
 		})

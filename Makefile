@@ -1,11 +1,10 @@
-# `make help` lists what there is. CI (.ci/run) uses these targets or the same
-# plain go commands.
+# `make help` lists the targets. CI (.ci/run) runs the same plain go commands.
 
 SHELL := /bin/bash
 GO ?= go
 
-# The tools have modules of their own, so that their dependencies stay out of
-# the service's. CGO_ENABLED=0 spares sqlc its long C build.
+# Each tool has a module of its own, so that the service does not depend on the tool's
+# dependencies. CGO_ENABLED=0 avoids the long C build of sqlc.
 LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 SQLC := CGO_ENABLED=0 $(GO) tool -modfile=tools/sqlc/go.mod sqlc
 
@@ -17,7 +16,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: ## start everything, run the sample workflows, keep serving
+demo: ## run the sample workflows on a new service, and keep serving
 	$(GO) run ./cmd/tranche demo
 
 .PHONY: test
@@ -33,63 +32,63 @@ lint: ## golangci-lint with the rules of .golangci.yml (the first build takes mi
 	$(LINT) run ./...
 
 .PHONY: fmt
-fmt: ## gofumpt and the order of imports
+fmt: ## format the code and order the imports
 	$(LINT) fmt ./...
 
 .PHONY: generate
-generate: ## write everything generated anew: queries, testdata, openapi
+generate: ## regenerate queries, testdata and the OpenAPI document
 	$(SQLC) generate
 	$(GO) generate ./... ./testdata
 	$(MAKE) openapi
 
 .PHONY: check-generated
-check-generated: ## fail where a generated file differs from its source
+check-generated: ## fail if a generated file differs from its source
 	$(SQLC) diff
 	$(SQLC) vet
 	$(GO) test ./cmd/tranche ./api -run 'Generated|OpenAPI'
 
 .PHONY: openapi
-openapi: ## write the golden OpenAPI document anew
+openapi: ## regenerate the golden OpenAPI document
 	$(GO) test ./api -run OpenAPI -update
 
 .PHONY: contract
-contract: ## hold the OpenAPI document to its rules, its callers and clients in Go and TypeScript
+contract: ## check the OpenAPI document: rules, compatibility, and clients in Go and TypeScript
 	tools/contract/check
 
 .PHONY: release-contract
-release-contract: ## with a release: what callers rely on from now on
+release-contract: ## at a release: record the OpenAPI document that later versions must stay compatible with
 	cp api/openapi.json api/openapi.released.json
 
 .PHONY: bench
-bench: ## the service beside the limit of its database: a table, and bench.json (ten minutes; Linux)
+bench: ## compare the service with the limits of its database: a table and bench.json (ten minutes; Linux)
 	$(GO) run ./tools/bench --large-items 1000000 --json bench.json
 
 .PHONY: bench-quick
-bench-quick: ## the same in about two minutes, with small batches
+bench-quick: ## the same with small batches (two minutes; Linux)
 	$(GO) run ./tools/bench --quick --json bench.json
 
 .PHONY: bench-go
-bench-go: ## benchmarks of the engine, the expressions and the task types alone
+bench-go: ## benchmarks of the engine, the expressions and the task types
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/engine ./internal/expression ./internal/task ./internal/workflow ./internal/exactjson
 
 .PHONY: bench-lists
-bench-lists: ## lists of executions with random filters among ten million of them (minutes, 10 GB of disk)
+bench-lists: ## benchmark of lists with random filters over ten million executions (minutes, 10 GB of disk)
 	$(GO) test ./queries -run '^$$' -bench ExecutionList -benchtime 3000x -timeout 60m -args -list-rows 10000000
 
 .PHONY: crash-batch
-crash-batch: ## a batch of 20,000 items with effects whose worker is killed every few seconds (minutes)
+crash-batch: ## kill the worker of a batch of 20,000 items with effects every few seconds (minutes)
 	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersAllTheTime -count 1 -v -timeout 30m
 
 .PHONY: soak
-soak: ## processes and database killed, suspended and restarted for 150 s while callers use them (minutes; Linux)
+soak: ## kill, suspend and restart processes and database for 150 s while callers use them (minutes; Linux)
 	TRANCHE_TEST_SOAK=150s $(GO) test ./cmd/tranche -run Soak -count 1 -v -timeout 30m
 
 .PHONY: large-files
-large-files: ## three files of 300 MB over HTTP in one batch, in little memory (minutes, 2 GB of disk)
+large-files: ## upload three files of 300 MB to one batch in little memory (minutes, 2 GB of disk)
 	TRANCHE_TEST_UPLOAD_MB=300 $(GO) test ./internal/batch -run LongUploads -count 1 -v -timeout 30m
 
 .PHONY: bench-batch
-bench-batch: ## batches of 100,000 and a million, and small ones beside large ones, beside River's jobs that do nothing (minutes)
+bench-batch: ## compare batches of 100,000 and a million items, and a small batch during a large one, with River's drain of empty jobs (minutes)
 	$(GO) run ./tools/bench --only 'drain|batch' --large-items 1000000
 
 .PHONY: fuzz

@@ -76,8 +76,8 @@ bench-lists: ## benchmark of lists with random filters over ten million executio
 	$(GO) test ./queries -run '^$$' -bench ExecutionList -benchtime 3000x -timeout 60m -args -list-rows 10000000
 
 .PHONY: crash-batch
-crash-batch: ## kill the worker of a batch of 20,000 items with effects every few seconds (minutes)
-	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersAllTheTime -count 1 -v -timeout 30m
+crash-batch: ## kill the worker of a batch of 20,000 items with effects every 1,000 items (minutes)
+	TRANCHE_TEST_CRASH_ITEMS=20000 $(GO) test ./cmd/tranche -run KillWorkersOfBatch -count 1 -v -timeout 30m
 
 .PHONY: soak
 soak: ## kill, suspend and restart processes and database for 150 s while callers use them (minutes; Linux)

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
@@ -15,35 +14,31 @@ import (
 )
 
 const (
-	// crashItemsVariable sets the number of items for `make crash-batch`, whose
-	// workers are killed until all are called for. What a killed worker held is
-	// taken over when it is known to be dead, so by default there are few kills.
+	// crashItemsVariable sets the number of items for `make crash-batch`.
 	crashItemsVariable = "TRANCHE_TEST_CRASH_ITEMS"
-	crashItems         = 12_000
-	crashKillsMax      = 3
-	// How long a worker lives while the batch runs.
-	workerLifeMin = 400 * time.Millisecond
-	workerLifeMax = 1200 * time.Millisecond
+	crashItems         = 3000
+	// itemsPerKill is the number of items between two kills of the worker.
+	itemsPerKill = 1000
 )
 
-// A batch whose worker is killed every few seconds comes to its end: every item
-// is called for and counted, repeated calls share their key, and the counters
-// are true at every moment.
-func TestKillWorkersAllTheTime(t *testing.T) {
+// The worker of a batch is killed several times while its items make calls. Each item is
+// called and counted once, repeated calls use the same key, and the counters always add
+// up to the total.
+func TestKillWorkersOfBatch(t *testing.T) {
 	t.Parallel()
-	items, killsMax := crashItems, crashKillsMax
+	items := crashItems
 	if text := os.Getenv(crashItemsVariable); text != "" {
 		var err error
 		items, err = strconv.Atoi(text)
 		require.NoError(t, err)
-		killsMax = items
 	}
-	target := newCallCounter(t)
-	env := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
+	target := newScoreTarget(t)
+	url := pgtest.URL(t)
+	env := onDatabase(url).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
 	server := env.serve(t, "--role=api")
-	token := env.accessToken(t, server.url, "acme")
+	token := env.accessToken(t, server.url, "acme", "polling=unlimited")
 	list := strings.TrimSuffix(strings.Repeat(`{},`, items), ",")
-	started := call(t, http.MethodPost, server.url+workflow(t, server.url, token, target.URL)+"-batch", token, `{"workflowInput":{"items":[`+list+`]}}`)
+	started := call(t, http.MethodPost, server.url+publishScoring(t, server.url, token, target.URL)+"-batch", token, `{"workflowInput":{"items":[`+list+`]}}`)
 	require.Equal(t, http.StatusAccepted, started.status, started.body)
 	path := server.url + "/v1/execution-batches/" + started.body["executionBatchId"].(string)
 	record := func() (status string, summary map[string]any) {
@@ -53,36 +48,29 @@ func TestKillWorkersAllTheTime(t *testing.T) {
 		require.InDelta(t, summary["total"], summary["completed"].(float64)+summary["failed"].(float64)+summary["pending"].(float64), 0)
 		return got.body["status"].(string), summary
 	}
-	kills := 0
-	for kills < killsMax && target.distinct() < items {
+	for called := itemsPerKill; called < items; called += itemsPerKill {
 		worker := env.serve(t, "--role=worker")
-		for life := time.After(workerLifeMin + rand.N(workerLifeMax-workerLifeMin)); life != nil; time.Sleep(100 * time.Millisecond) {
+		for len(target.CallsByKey()) < called {
 			record()
-			select {
-			case <-life:
-				life = nil
-			default:
-			}
 		}
-		require.NoError(t, worker.cmd.Process.Kill())
-		<-worker.ended
-		kills++
+		killDuringCalls(t, target, 1, worker)
+		record()
+		require.Less(t, len(target.CallsByKey()), items, "the worker was killed before the last item")
 	}
 	worker := env.serve(t, "--role=worker")
-	began := time.Now()
 	require.Eventually(t, func() bool {
 		status, _ := record()
 		return status == "complete"
-	}, 90*time.Second, 500*time.Millisecond)
+	}, takeOverMax, 500*time.Millisecond)
 	_, summary := record()
 	require.EqualValues(t, items, summary["completed"])
-	require.Positive(t, kills)
-	require.Equal(t, items, target.distinct(), "repeated calls share their key, and none is missing")
-	repeated := 0
-	for _, calls := range target.calls {
-		repeated += calls - 1
-	}
-	t.Logf("%d items, %d kills, %d calls repeated, the last items %v after the last kill", items, kills, repeated, time.Since(began).Round(time.Second))
+	require.Len(t, target.CallsByKey(), items, "one key for each item")
+	repeated := target.Count() - items
+	require.Positive(t, repeated, "calls were in flight when the worker was killed")
+	pool := pgtest.OpenPool(t, url)
+	require.Equal(t, items, pgtest.Count(t, pool, "executions", ""))
+	require.Equal(t, items, pgtest.Count(t, pool, "executions", "status = 'completed'"))
+	t.Logf("%d items, %d calls repeated", items, repeated)
 	worker.stop(t)
 	server.stop(t)
 }

@@ -37,7 +37,7 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^tranche (v\S+|\(devel\)) go1\.\S+ \S+/\S+\n$`, environment{}.ok(t, "version"))
 }
 
-func TestWrongCommandLines(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"":                                                   "expected one of",
@@ -93,7 +93,7 @@ func TestTenants(t *testing.T) {
 		got := e.run(t, "tenant", "create", slug)
 		require.Equal(t, result{stderr: got.stderr, status: 1}, got)
 		require.Contains(t, got.stderr, want)
-		require.Equal(t, 1, strings.Count(got.stderr, "\n"), "one line says it all: %s", got.stderr)
+		require.Equal(t, 1, strings.Count(got.stderr, "\n"), "the error has one line: %s", got.stderr)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestClients(t *testing.T) {
 	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
 }
 
-// What operators do to clients, tenants and keys is in the audit trail.
+// The commands for clients, tenants and keys record their actions in the audit trail.
 func TestRotateAndRevoke(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.URL(t))
@@ -181,7 +181,7 @@ func TestRotateAndRevoke(t *testing.T) {
 	var other map[string]string
 	require.NoError(t, json.Unmarshal([]byte(e.ok(t, "client", "create", "--tenant", "acme", "--role", "auditor", "--output", "json")), &other))
 	require.Contains(t, e.ok(t, "tenant", "revoke", "acme"), "tenant acme revoked")
-	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "auditor  revoked ", "a tenant ends its clients")
+	require.Contains(t, e.ok(t, "client", "list", "--tenant", "acme"), "auditor  revoked ", "a revoked tenant revokes its clients")
 
 	for args, want := range map[string]string{
 		"client rotate " + id:                "tranche: the client is revoked\n",
@@ -218,11 +218,11 @@ func TestRotateAndRevoke(t *testing.T) {
 	}
 	require.Equal(t, []string{"tenant.create", "client.create", "client.rotate", "client.rotate", "client.revoke", "client.create", "tenant.revoke"}, actions)
 	require.Regexp(t, `^\S+Z  operator  client.revoke  `+id+"\n$", e.ok(t, "audit", "--tenant", "acme", "--action", "client.revoke"))
-	require.Empty(t, e.ok(t, "audit", "--tenant", "acme", "--action", "%"), "a prefix is no pattern")
+	require.Empty(t, e.ok(t, "audit", "--tenant", "acme", "--action", "%"), "a prefix is not a pattern")
 	server.stop(t)
 }
 
-func TestCommandsRefuseADatabaseThatIsBehind(t *testing.T) {
+func TestCommandsOnOutdatedDatabase(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.EmptyURL(t))
 	for _, args := range [][]string{
@@ -241,7 +241,7 @@ func TestCommandsRefuseADatabaseThatIsBehind(t *testing.T) {
 	e.serve(t).stop(t)
 }
 
-func TestServeRefuses(t *testing.T) {
+func TestServeWithWrongConfiguration(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.URL(t))
 	first := e.serve(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the configuration tables of docs/operating.md anew")
+var update = flag.Bool("update", false, "update the configuration tables of docs/operating.md")
 
 const (
 	operatingPath = "../../docs/operating.md"
@@ -22,8 +22,7 @@ const (
 	tablesEnd     = "<!-- end of the tables -->\n"
 )
 
-// TestConfigurationIsDocumented holds docs/operating.md to what the program
-// takes, and every flag to having an environment variable.
+// docs/operating.md lists all flags, and each flag has an environment variable.
 func TestConfigurationIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(operatingPath)
@@ -41,8 +40,8 @@ func TestConfigurationIsDocumented(t *testing.T) {
 	require.Empty(t, gocmp.Diff(string(text), want), "run go test ./cmd/tranche -run Configuration -update")
 }
 
-// configurationTables has one table a command, that of serve before all others;
-// what several commands have in common is in the first of them only.
+// configurationTables returns one table for each command, serve first. A flag of several
+// commands is only in the first table.
 func configurationTables(t *testing.T) string {
 	t.Helper()
 	parser, err := newParser(&commandLine{}, "~/.local/share/tranche")

@@ -11,8 +11,8 @@ import (
 	"tranche/internal/secret"
 )
 
-// TestKeyReseal replaces the master key of a service that keeps something under it
-// everywhere, to the end at which the old key is gone.
+// The master key of a service with signing keys, secrets and evidence is replaced. The
+// old key is not needed afterwards.
 func TestKeyReseal(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -34,12 +34,12 @@ func TestKeyReseal(t *testing.T) {
 	require.Contains(t, both.ok(t, "audit"), "operator  key.reseal")
 
 	require.Contains(t, next.ok(t, "evidence", "verify"), "acme: whole: 1 records")
-	server = next.serve(t) // opens the signing key
+	server = next.serve(t) // it opens the signing key
 	c.url = server.url
 	c.create(t)
 	server.stop(t)
 	var keys int
 	require.NoError(t, pgtest.OpenPool(t, url).QueryRow(t.Context(), `SELECT count(DISTINCT substr(sealed, 1, 8)) FROM (
 		SELECT private_key FROM signing_keys UNION ALL SELECT value FROM secrets UNION ALL SELECT seal FROM evidence_heads) AS kept (sealed)`).Scan(&keys))
-	require.Equal(t, 1, keys, "all is sealed under the same key")
+	require.Equal(t, 1, keys, "all values are sealed with the same key")
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,10 +20,22 @@ import (
 	"tranche/internal/secret"
 )
 
-// binary is the program, built once for all tests.
+// binary is the path of the program. TestMain builds it once for all tests.
 var binary string
 
+// parallelTests is the number of tests that run at the same time. Most of them wait for
+// other processes, so it does not depend on the number of processors.
+const parallelTests = "8"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if !isSet {
+		if err := flag.Set("test.parallel", parallelTests); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(buildAndRun(m))
 }
 
@@ -40,10 +53,10 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// environment is what a test gives to the program, name=value.
+// environment holds the environment variables of the program, as name=value.
 type environment []string
 
-// onDatabase is the environment of an installation on somebody's database.
+// onDatabase returns the environment of an installation on an existing database.
 func onDatabase(url string) environment {
 	return environment{"DATABASE_URL=" + url, "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}
 }
@@ -89,8 +102,8 @@ func (e environment) ok(t *testing.T, args ...string) string {
 	return got.stdout
 }
 
-// dataDir returns a data directory for an own server, which does not exist yet.
-// Root's server runs as another user, to whom t.TempDir is closed.
+// dataDir returns a data directory that does not exist yet. t.TempDir does not work: for
+// root, PostgreSQL runs as another user, who cannot read it.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "tranche-own-") //nolint:usetesting // see above
@@ -100,7 +113,11 @@ func dataDir(t *testing.T) string {
 	return filepath.Join(parent, "data")
 }
 
-// running is a `tranche serve` that answers.
+// readyTimeMax limits the wait for a service to become ready or to stop. It only decides
+// how long a failing test takes.
+const readyTimeMax = 2 * time.Minute
+
+// running is a running `tranche serve`.
 type running struct {
 	url    string
 	first  string // the first line on stdout
@@ -115,13 +132,13 @@ type running struct {
 // serve starts the service on a free port and waits until it is ready.
 func (e environment) serve(t *testing.T, args ...string) *running {
 	t.Helper()
-	r := e.beginServe(t, args...)
+	r := e.startServe(t, args...)
 	r.awaitReady(t)
 	return r
 }
 
-// beginServe starts the service on a free port.
-func (e environment) beginServe(t *testing.T, args ...string) *running {
+// startServe starts the service on a free port.
+func (e environment) startServe(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{
 		cmd:   e.with("TRANCHE_ADDR=127.0.0.1:0").command(append([]string{"serve"}, args...)...),
@@ -139,19 +156,19 @@ func (e environment) beginServe(t *testing.T, args ...string) *running {
 		close(r.lines)
 		r.ended <- r.cmd.Wait()
 	}()
-	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // an error when it has ended
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // it may have ended
 	return r
 }
 
-// awaitReady waits until the service answers.
+// awaitReady waits until the service is ready.
 func (r *running) awaitReady(t *testing.T) {
 	t.Helper()
 	select {
 	case line, ok := <-r.lines:
-		require.True(t, ok, "it ended: %s", r.stderr.String())
+		require.True(t, ok, "the service ended: %s", r.stderr.String())
 		r.first = line
-	case <-time.After(60 * time.Second):
-		require.Fail(t, "not ready in time", r.stderr.String())
+	case <-time.After(readyTimeMax):
+		require.Fail(t, "the service is not ready", r.stderr.String())
 	}
 	var found bool
 	r.url, found = strings.CutPrefix(r.first, "listening on ")
@@ -165,24 +182,28 @@ func (r *running) awaitReady(t *testing.T) {
 	}()
 }
 
-// stop ends the service as an operator does, and checks that it ends well.
+// awaitLog waits until the log contains text.
+func (r *running) awaitLog(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), text) }, readyTimeMax, 10*time.Millisecond, text)
+}
+
+// stop ends the service as an operator does. It must exit with 0.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
-	begun := time.Now()
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-r.ended:
 		require.NoError(t, err, r.stderr.String())
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "it did not stop within 30 s", r.stderr.String())
+	case <-time.After(readyTimeMax):
+		require.Fail(t, "the service did not stop", r.stderr.String())
 	}
-	t.Logf("stopped in %s", time.Since(begun))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.Empty(t, r.out.String(), "stdout has one line")
+	require.Empty(t, r.out.String(), "stdout has only one line")
 }
 
-// lockedBuffer collects what a process writes while others read it.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

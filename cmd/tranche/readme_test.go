@@ -16,13 +16,13 @@ import (
 	"tranche/internal/pgtest"
 )
 
-// TestReadme runs the commands of README's walk with bash and curl, as a
-// reader would, and compares the answer that it shows.
+// TestReadme runs the commands of the README's walk blocks with bash and curl, and
+// compares the response with the one in the README.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "grep", "cut", "head", "sleep"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("the README's commands need %s, which is not installed here", tool)
+			t.Skipf("the commands of the README need %s, which is not installed", tool)
 		}
 	}
 	readme, err := os.ReadFile("../../README.md")
@@ -33,7 +33,7 @@ func TestReadme(t *testing.T) {
 	e := onDatabase(pgtest.URL(t))
 	server := e.serve(t)
 	defer server.stop(t)
-	here := t.TempDir() // the walk leaves a client.json
+	here := t.TempDir() // the commands create a client.json
 	samples, err := filepath.Abs("../../testdata")
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(samples, filepath.Join(here, "testdata")))
@@ -70,7 +70,7 @@ func fenced(text, info string) []string {
 	return blocks
 }
 
-// withoutID decodes an answer and drops what is different at every call.
+// withoutID decodes a response without its execution id.
 func withoutID(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var answer map[string]any

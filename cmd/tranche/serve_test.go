@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,11 +15,12 @@ import (
 
 	"tranche/internal/pgtest"
 	"tranche/internal/secret"
+	"tranche/internal/targettest"
 )
 
 const tokenPath = "/identity/resources/auth/v1/api-token"
 
-// answer is the status and the decoded body of a response.
+// answer is a response with its decoded body.
 type answer struct {
 	status int
 	header http.Header
@@ -42,11 +42,14 @@ func call(t *testing.T, method, url, token, body string) answer {
 	return got
 }
 
-// accessToken makes a tenant and a client by the command line and a token of it
-// over HTTP.
-func (e environment) accessToken(t *testing.T, url, tenant string) string {
+// accessToken creates a tenant with rate limits and a client with commands, and returns
+// a token that it obtains over HTTP. Limits have the form category=limit.
+func (e environment) accessToken(t *testing.T, url, tenant string, limits ...string) string {
 	t.Helper()
 	e.ok(t, "tenant", "create", tenant)
+	for _, limit := range limits {
+		e.ok(t, "tenant", "limits", tenant, "--set", limit)
+	}
 	credentials := e.ok(t, "client", "create", "--tenant", tenant, "--role", "admin", "--output", "json")
 	got := call(t, http.MethodPost, url+tokenPath, "", credentials)
 	require.Equal(t, http.StatusOK, got.status)
@@ -55,18 +58,31 @@ func (e environment) accessToken(t *testing.T, url, tenant string) string {
 	return token
 }
 
-func TestServe(t *testing.T) {
+// The database URL and the master key can be in files. The log is JSON, contains no key,
+// and names the exceptions of the egress guard.
+func TestServeWithSecretsFromFiles(t *testing.T) {
 	t.Parallel()
-	e := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32:8081,10.0.0.0/8")
+	dir, key := t.TempDir(), secret.GenerateKey()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+		return path
+	}
+	e := environment{
+		"DATABASE_URL_FILE=" + write("url", pgtest.URL(t)),
+		"TRANCHE_MASTER_KEY_FILE=" + write("key", key),
+		"TRANCHE_EGRESS_ALLOW=127.0.0.1/32:8081,10.0.0.0/8",
+	}
 	server := e.serve(t)
+	e.accessToken(t, server.url, "acme")
 	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/healthz", "", "").status)
 	require.Equal(t, http.StatusOK, call(t, http.MethodGet, server.url+"/readyz", "", "").status)
 
 	for line := range strings.Lines(server.stderr.String()) {
 		require.True(t, json.Valid([]byte(line)), "logs are JSON: %s", line)
 	}
-	require.Contains(t, server.stderr.String(), "127.0.0.1/32:8081,10.0.0.0/8", "exceptions are logged at start")
-	require.NotContains(t, server.stderr.String(), strings.TrimPrefix(e[1], "TRANCHE_MASTER_KEY="))
+	require.Contains(t, server.stderr.String(), "127.0.0.1/32:8081,10.0.0.0/8")
+	require.NotContains(t, server.stderr.String(), key)
 	server.stop(t)
 }
 
@@ -125,23 +141,6 @@ func TestTokenOverHTTP(t *testing.T) {
 	server.stop(t)
 }
 
-func TestSecretsFromFiles(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
-		return path
-	}
-	e := environment{
-		"DATABASE_URL_FILE=" + write("url", pgtest.URL(t)),
-		"TRANCHE_MASTER_KEY_FILE=" + write("key", secret.GenerateKey()),
-	}
-	server := e.serve(t)
-	e.accessToken(t, server.url, "acme")
-	server.stop(t)
-}
-
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	e := onDatabase(pgtest.URL(t))
@@ -174,7 +173,7 @@ func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	e := environment{"TRANCHE_DATA_DIR=" + dir}
-	e.ok(t, "tenant", "create", "early") // starts the server for its own duration
+	e.ok(t, "tenant", "create", "early") // runs the server for its own duration
 
 	first := e.serve(t)
 	info, err := os.Stat(filepath.Join(dir, "master.key"))
@@ -182,28 +181,27 @@ func TestOwnServer(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	token := e.accessToken(t, first.url, "acme")
 
-	second := e.serve(t) // finds the running one
+	second := e.serve(t) // uses the running server
 	require.NotEqual(t, first.url, second.url)
 	e.accessToken(t, second.url, "other")
 	require.Equal(t, 1, e.run(t, "tenant", "create", "early").status)
 
-	// Whoever ran the server leaves; who stays takes it over.
-	first.stop(t)
+	first.stop(t) // the second process takes over the server of the first
 	require.Eventually(t, func() bool {
 		return call(t, http.MethodGet, second.url+"/readyz", "", "").status == http.StatusOK
-	}, 20*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	e.accessToken(t, second.url, "late")
 	second.stop(t)
 
 	third := e.serve(t)
 	require.NotEmpty(t, token)
-	require.Equal(t, 1, e.run(t, "tenant", "create", "late").status, "the data are still there")
+	require.Equal(t, 1, e.run(t, "tenant", "create", "late").status, "the data remain")
 	third.stop(t)
 }
 
-// workflow publishes a workflow that calls an address, and returns the path
-// that executes it.
-func workflow(t *testing.T, base, token, target string) string {
+// publishScoring publishes a workflow that calls an address, and returns the path that
+// executes it.
+func publishScoring(t *testing.T, base, token, target string) string {
 	t.Helper()
 	made := call(t, http.MethodPost, base+"/v2/workflows", token, `{"name":"Bureau","alias":"bureau","tasks":[
 		{"id":"score","type":"http-request","name":"Score","config":{"method":"GET","url":"`+target+`"}}]}`)
@@ -213,28 +211,25 @@ func workflow(t *testing.T, base, token, target string) string {
 	return "/v1/workflows/bureau/v1/execute"
 }
 
-func TestStopLetsRequestsFinish(t *testing.T) {
+// A process that is stopped finishes its requests.
+func TestStopDuringRequest(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{})
-	bureau := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
-		time.Sleep(2 * time.Second)
-		_, _ = w.Write([]byte(`{"score":712}`))
-	}))
-	defer bureau.Close()
+	target := targettest.New(t)
+	release := target.Hold()
 	e := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
 	server := e.serve(t)
 	token := e.accessToken(t, server.url, "acme")
-	path := workflow(t, server.url, token, bureau.URL)
-
+	path := publishScoring(t, server.url, token, target.URL)
 	answered := make(chan answer)
 	go func() { answered <- call(t, http.MethodPost, server.url+path, token, `{}`) }()
-	<-asked
+	target.Wait(1)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		server.stop(t)
 	}()
+	server.awaitLog(t, `"msg":"stopping"`)
+	release()
 	got := <-answered
 	require.Equal(t, http.StatusOK, got.status, got.body)
 	require.Equal(t, true, got.body["isSuccess"], got.body)

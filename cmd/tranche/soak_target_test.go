@@ -1,94 +1,83 @@
 package main_test
 
 import (
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"tranche/internal/targettest"
 )
 
-// soakTarget is somebody who is asked and paid, and exact about who asked for what
-// under which key. One request in forty gets no answer at first, or 503, after which a
-// retry of its execution may come under another key.
+// soakTarget answers calls with points and records its answers. At the first call of a
+// key, one call in forty gets 503 and one GET in forty no answer. Retries of such an
+// execution may use another key.
 type soakTarget struct {
-	*httptest.Server
+	*targettest.Target
 	mu       sync.Mutex
-	about    map[string]string         // what was asked for under a key
-	requests map[string]int            // how many came under a key
-	answered map[string]map[string]int // how many were answered under each key, by what was asked for
+	answered map[string]map[string]int // number of answers by URI and key
 }
 
 func newSoakTarget(t *testing.T) *soakTarget {
 	t.Helper()
-	o := &soakTarget{about: map[string]string{}, requests: map[string]int{}, answered: map[string]map[string]int{}}
-	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, what := r.Header.Get("Idempotency-Key"), r.URL.RequestURI()
-		if first := o.note(t, key, what); first {
-			switch rand.IntN(40) {
-			case 0:
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
-			case 1:
-				if r.Method == http.MethodGet { // a POST without an answer is not repeated
-					panic(http.ErrAbortHandler)
-				}
-			}
-		}
-		time.Sleep(rand.N(40 * time.Millisecond))
-		o.count(key, what)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"points": %d}`, points(r.URL.Query().Get("id")))
-	}))
-	t.Cleanup(o.Close)
+	o := &soakTarget{answered: map[string]map[string]int{}}
+	o.Target = targettest.New(t, targettest.WithAnswer(o.answer))
 	return o
 }
 
-// note holds a key to what it was first used for, and reports whether this is the
-// first request under it.
-func (o *soakTarget) note(t *testing.T, key, what string) (first bool) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if before, ok := o.about[key]; ok && before != what {
-		t.Errorf("key %s was for %s and is for %s", key, before, what)
-	}
-	o.about[key] = what
-	o.requests[key]++
-	return o.requests[key] == 1
-}
-
-// count counts an answer.
-func (o *soakTarget) count(key, what string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.answered[what] == nil {
-		o.answered[what] = map[string]int{}
-	}
-	o.answered[what][key]++
-}
-
-// check reports what was answered under several keys, and returns how much was asked
-// for and how often in all.
-func (o *soakTarget) check(t *testing.T) (asked, requests int) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for what, keys := range o.answered {
-		if len(keys) != 1 {
-			t.Errorf("%s was answered under %d keys: %v", what, len(keys), keys)
+func (o *soakTarget) answer(w http.ResponseWriter, r *http.Request) {
+	c := targettest.CallOf(r)
+	if c.Attempt == 1 {
+		switch rand.IntN(40) {
+		case 0:
+			targettest.Status(http.StatusServiceUnavailable)(w, r)
+			return
+		case 1:
+			if c.Method == http.MethodGet { // a POST without an answer is not repeated
+				targettest.Close()(w, r)
+			}
 		}
 	}
-	for _, n := range o.requests {
-		requests += n
-	}
-	return len(o.answered), requests
+	targettest.After(rand.N(40*time.Millisecond), func(w http.ResponseWriter, r *http.Request) {
+		o.count(c)
+		targettest.JSON(`{"points": `+strconv.FormatInt(points(c.Query.Get("id")), 10)+`}`)(w, r)
+	})(w, r)
 }
 
-// points is what the target answers about an id.
+func (o *soakTarget) count(c targettest.Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.answered[c.URI] == nil {
+		o.answered[c.URI] = map[string]int{}
+	}
+	o.answered[c.URI][c.Key]++
+}
+
+// check reports keys with several URIs and URIs that were answered with several keys. It
+// returns the number of answered URIs and of all calls.
+func (o *soakTarget) check(t *testing.T) (answered, calls int) {
+	t.Helper()
+	uris := map[string]string{}
+	for _, c := range o.Calls() {
+		if before, ok := uris[c.Key]; ok && before != c.URI {
+			t.Errorf("key %s has the URIs %s and %s", c.Key, before, c.URI)
+		}
+		uris[c.Key] = c.URI
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for uri, keys := range o.answered {
+		if len(keys) != 1 {
+			t.Errorf("%s was answered with %d keys: %v", uri, len(keys), keys)
+		}
+	}
+	return len(o.answered), o.Count()
+}
+
+// points returns the target's answer for an id.
 func points(id string) int64 {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(id))

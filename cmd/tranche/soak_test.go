@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// soakVariable says for how long to disturb, "150s" for instance; `make soak`.
-	// soakSeedVariable repeats a run: what each caller does in turn, and what is done
-	// to it all, though not at the same moments.
+	// soakVariable sets the duration, "150s" for example; see `make soak`.
+	// soakSeedVariable repeats the actions of a run, but not their exact times.
 	soakVariable     = "TRANCHE_TEST_SOAK"
 	soakSeedVariable = "TRANCHE_TEST_SOAK_SEED"
 	soakCallers      = 12
 )
 
-// Two processes on one database are killed, suspended, stopped and started again, and
-// so is the database, while callers use them: whatever was acknowledged comes to its
-// end, right and once, and what is asked of others for it has one key.
+// Two processes and their database are killed, suspended, stopped and restarted while
+// callers use them. All acknowledged work ends once and with the correct result, and each
+// of its outgoing calls has one idempotency key.
 func TestSoak(t *testing.T) {
 	span, err := time.ParseDuration(os.Getenv(soakVariable))
 	if err != nil {
@@ -67,19 +66,15 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// openSoak starts the installation, and makes the callers' tenant and workflows.
+// openSoak starts the installation and creates the tenant and its workflows.
 func openSoak(t *testing.T, seed uint64) *soak {
 	t.Helper()
 	s := &soak{t: t, seed: seed, target: newSoakTarget(t), db: openSoakDatabase(t)}
 	s.env = onDatabase(s.db.server.URL()).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
 	s.env.ok(t, "migrate")
 	s.begin(0)
-	s.token = s.env.accessToken(t, s.processes[0].url, "acme")
-	s.env.ok(t, "tenant", "limits", "acme", "--set", "single=unlimited", "--set", "batch=unlimited", "--set", "polling=unlimited")
-	s.end(0) // who begins after this knows the limits
-	for i := range s.processes {
-		s.begin(i)
-	}
+	s.begin(1)
+	s.token = s.env.accessToken(t, s.processes[0].url, "acme", "single=unlimited", "batch=unlimited", "polling=unlimited")
 	s.publish(s.processes[0].url)
 	return s
 }
@@ -89,13 +84,13 @@ func (s *soak) begin(i int) {
 	s.urls[i].Store(&s.processes[i].url)
 }
 
-// end stops a process as an operator does.
+// end stops a process with SIGTERM.
 func (s *soak) end(i int) {
 	require.NoError(s.t, s.processes[i].cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(s.t, <-s.processes[i].ended)
 }
 
-// disturb does something to one of the processes, and returns when it is there again.
+// disturb disturbs one of the processes and returns when it runs again.
 func (s *soak) disturb(chance *rand.Rand, what int) {
 	i, now := chance.IntN(len(s.processes)), time.Now().Format(time.TimeOnly)
 	switch process := s.processes[i].cmd.Process; what {
@@ -129,30 +124,30 @@ func (s *soak) publish(url string) {
 	}
 }
 
-// check holds what is left in the database to what the callers were told.
+// check compares the database with the answers that the callers got.
 func (s *soak) check() {
 	t := s.t
 	conn := s.db.connect(t)
-	for what, query := range map[string]string{
+	for problem, query := range map[string]string{
 		"jobs have not ended":        `SELECT count(*) FROM river.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded') AND scheduled_at < now() + interval '1 hour'`,
-		"jobs were given up":         `SELECT count(*) FROM river.river_job WHERE state = 'discarded'`,
+		"jobs were discarded":        `SELECT count(*) FROM river.river_job WHERE state = 'discarded'`,
 		"executions have not ended":  `SELECT count(*) FROM executions WHERE status IN ('pending', 'running')`,
 		"executions did not succeed": `SELECT count(*) FROM executions WHERE status <> 'completed'`,
 	} {
 		require.Eventually(t, func() bool {
 			var n int
-			require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&n), what)
+			require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&n), problem)
 			return n == 0
-		}, time.Minute, 500*time.Millisecond, what)
+		}, time.Minute, 500*time.Millisecond, problem)
 	}
 	var executions int64
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM executions`).Scan(&executions))
-	require.Equal(t, s.singles.Load()+s.items.Load(), executions, "one for each that was acknowledged")
+	require.Equal(t, s.singles.Load()+s.items.Load(), executions, "one execution for each acknowledgement")
 	asked, requests := s.target.check(t)
-	t.Logf("%d single executions, %d batches of %d items, %d requests of %d to others", s.singles.Load(), s.batches.Load(), s.items.Load(), asked, requests)
+	t.Logf("%d single executions, %d batches with %d items, %d answered URIs, %d calls", s.singles.Load(), s.batches.Load(), s.items.Load(), asked, requests)
 }
 
-// soakDatabase is a PostgreSQL server that things happen to.
+// soakDatabase is a PostgreSQL server that the test disturbs.
 type soakDatabase struct {
 	dir    string
 	server *embedded.Server
@@ -173,7 +168,7 @@ func (db *soakDatabase) open(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// disturb does something to the server, and returns when it answers again.
+// disturb disturbs the server and returns when it answers again.
 func (db *soakDatabase) disturb(t *testing.T, chance *rand.Rand, what int) {
 	t.Helper()
 	switch now := time.Now().Format(time.TimeOnly); what {
@@ -224,7 +219,7 @@ func (db *soakDatabase) connect(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// processes are those of the server, the first of all in front.
+// processes returns the process ids of the server, the postmaster first.
 func (db *soakDatabase) processes(t *testing.T) []int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(db.dir, "postgres", "postmaster.pid"))

@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// soakPatience is how long anything may take, disturbances included, before it counts
-// as lost.
+// soakPatience limits the time of each piece of work, including all disturbances.
 const soakPatience = 5 * time.Minute
 
-// soakWorkflows are what the callers run. Each item asks about its id once and pays
-// for it once.
+// soakWorkflows are the workflows of the callers. Each item asks about its id once and
+// pays for it once.
 const soakWorkflows = `[
 {"name": "Ask and pay", "alias": "pay", "timeoutSeconds": 300, "inputSchema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
  "tasks": [
@@ -48,7 +47,7 @@ const soakWorkflows = `[
 
 const soakRetry = `"retry": {"maxAttempts": 20, "initialDelayMs": 200, "maxDelayMs": 2000}`
 
-// soak is an installation that is disturbed while callers use it.
+// soak is an installation under disturbances.
 type soak struct {
 	t         *testing.T
 	seed      uint64
@@ -56,23 +55,23 @@ type soak struct {
 	db        *soakDatabase
 	env       environment
 	processes [2]*running
-	urls      [2]atomic.Pointer[string] // of the processes, for callers
+	urls      [2]atomic.Pointer[string] // of the processes
 	token     string
 	ids       atomic.Int64
 
-	singles, items, batches atomic.Int64 // that were acknowledged, and have ended as they should
+	singles, items, batches atomic.Int64 // acknowledged work that has ended correctly
 }
 
-// caller does one thing after the other, each to its end.
+// caller executes workflows and batches one after the other.
 type caller struct {
 	*soak
 	rand *rand.Rand
 }
 
-// newID returns an id that nobody else has.
+// newID returns a unique id.
 func (s *soak) newID() string { return fmt.Sprintf("S-%d-%d", s.seed, s.ids.Add(1)) }
 
-// answerOf is an answer, whatever it says; status 0 is none.
+// answerOf is a response of any status; 0 means no response.
 type answerOf struct {
 	status int
 	body   map[string]any
@@ -108,9 +107,9 @@ func (c *caller) try(ctx context.Context, method, path, key string, body []byte)
 	return got
 }
 
-// ask sends a request, to any process, until one of the answers that it may have comes.
-// A key that is still in flight, 409, and whatever says to come again are no answers.
-func (c *caller) ask(method, path, key string, body any, may ...int) answerOf {
+// ask sends a request to random processes until it gets one of the allowed statuses. It
+// repeats the request after 409 for a key in flight, 429, 503 and broken connections.
+func (c *caller) ask(method, path, key string, body any, allowed ...int) answerOf {
 	text, err := json.Marshal(body)
 	if err != nil || body == nil {
 		text = nil
@@ -119,7 +118,7 @@ func (c *caller) ask(method, path, key string, body any, may ...int) answerOf {
 	defer cancel()
 	for {
 		got := c.try(ctx, method, path, key, text)
-		if slices.Contains(may, got.status) {
+		if slices.Contains(allowed, got.status) {
 			return got
 		}
 		switch got.status {
@@ -137,7 +136,7 @@ func (c *caller) ask(method, path, key string, body any, may ...int) answerOf {
 			return answerOf{}
 		}
 		if ctx.Err() != nil {
-			c.t.Errorf("%s %s has no answer: %s", method, path, got)
+			c.t.Errorf("%s %s got no answer: %s", method, path, got)
 			return answerOf{}
 		}
 		time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
@@ -157,14 +156,14 @@ func (c *caller) follow(path string, ends ...string) (record answerOf, ended boo
 			return record, false
 		}
 		if time.Now().After(deadline) {
-			c.t.Errorf("%s stands still: %s", path, record)
+			c.t.Errorf("%s did not end: %s", path, record)
 			return record, false
 		}
 		time.Sleep(50*time.Millisecond + rand.N(250*time.Millisecond))
 	}
 }
 
-// run does one thing after the other until the time is over.
+// run works until the time is over.
 func (c *caller) run(until time.Time, wg *sync.WaitGroup) {
 	defer wg.Done()
 	for time.Now().Before(until) && !c.t.Failed() {
@@ -181,7 +180,7 @@ func (c *caller) run(until time.Time, wg *sync.WaitGroup) {
 	}
 }
 
-// runSingle executes a workflow and waits for its result, in the call or not.
+// runSingle executes a workflow, synchronously or asynchronously, and waits for its result.
 func (c *caller) runSingle() {
 	id := c.newID()
 	alias, input := "pay", map[string]any{"id": id}
@@ -204,13 +203,13 @@ func (c *caller) runWaiting() {
 	id, more := c.newID(), c.rand.Int64N(1000)
 	c.execute("wait", id, map[string]any{"id": id}, points(id)+more, func(executionID string) {
 		time.Sleep(time.Duration(c.rand.IntN(2500)) * time.Millisecond)
-		// Its answer may be lost; what is sent again is refused (400).
+		// If the answer was lost, the repeated signal gets a 400.
 		c.ask(http.MethodPost, "/v1/executions/"+executionID+"/signals", "", map[string]any{"taskId": "word", "payload": map[string]any{"more": more}},
 			http.StatusAccepted, http.StatusBadRequest)
 	})
 }
 
-// execute runs a workflow under a key and holds its output to what it must be.
+// execute runs a workflow with an idempotency key and checks its output.
 func (c *caller) execute(alias, id string, input map[string]any, sum int64, meanwhile func(executionID string)) {
 	got := c.ask(http.MethodPost, "/v1/workflows/"+alias+"/v1/execute", id, input, http.StatusOK, http.StatusAccepted)
 	executionID, _ := got.body["executionId"].(string)
@@ -237,8 +236,8 @@ func isRight(output any, id string, sum int64) bool {
 	return object["id"] == id && object["points"] == float64(sum)
 }
 
-// runBatch executes a batch, pauses or cancels it at times, retries what was
-// cancelled, and reads what it delivers.
+// runBatch runs a batch, sometimes pauses it or cancels and retries it, and reads its
+// results.
 func (c *caller) runBatch() {
 	alias := []string{"pay", "count"}[c.rand.IntN(2)]
 	ids, items := map[string]bool{}, []any{}
@@ -288,7 +287,7 @@ func (c *caller) checkBatch(path string, record answerOf, ids map[string]bool) {
 		c.t.Error(err)
 		return
 	}
-	if batch.Status == "cancelled" && batch.State.Summary.Completed == len(ids) { // nothing was left to retry
+	if batch.Status == "cancelled" && batch.State.Summary.Completed == len(ids) { // no item was left to retry
 		c.items.Add(int64(len(ids)))
 		return
 	}
@@ -320,7 +319,7 @@ func (c *caller) checkBatch(path string, record answerOf, ids map[string]bool) {
 			}
 			id := fmt.Sprint(item.Output["id"])
 			if !ids[id] || !isRight(item.Output, id, points(id)) {
-				c.t.Errorf("%s: a line of an item that is another's, twice there, or wrong: %s", path, line)
+				c.t.Errorf("%s: the item of this line is unknown, repeated or wrong: %s", path, line)
 			}
 			delete(ids, id)
 			lines++

@@ -17,9 +17,9 @@ import (
 	"tranche/internal/postgres/embedded"
 )
 
-// A service that is started while its database recovers waits for it, unless it is
-// stopped; a command does not.
-func TestServeWaitsForADatabaseThatStarts(t *testing.T) {
+// serve waits for a database that is recovering, until it is stopped. Other commands do
+// not wait.
+func TestServeWaitsForRecoveringDatabase(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	server, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, Volatile: true})
@@ -28,7 +28,7 @@ func TestServeWaitsForADatabaseThatStarts(t *testing.T) {
 	e.ok(t, "migrate")
 	require.NoError(t, server.Close())
 
-	// A standby that nobody may read from recovers until it is promoted.
+	// A standby that accepts no connections recovers until it is promoted.
 	cluster := filepath.Join(dir, "postgres")
 	signalTo(t, cluster, "standby.signal")
 	recovered := make(chan *embedded.Server, 1)
@@ -40,12 +40,12 @@ func TestServeWaitsForADatabaseThatStarts(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := pgx.Connect(t.Context(), server.URL())
 		return postgres.IsStarting(err)
-	}, 30*time.Second, 20*time.Millisecond)
+	}, readyTimeMax, 20*time.Millisecond)
 
 	require.Contains(t, e.run(t, "tenant", "create", "acme").stderr, "57P03")
-	service, stopped := e.beginServe(t), e.beginServe(t)
+	service, stopped := e.startServe(t), e.startServe(t)
 	for _, r := range []*running{service, stopped} {
-		require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), "waiting for the database") }, 30*time.Second, 20*time.Millisecond)
+		r.awaitLog(t, "waiting for the database")
 	}
 	stopped.stop(t)
 	signalTo(t, cluster, "promote")
@@ -62,7 +62,7 @@ func TestServeWaitsForADatabaseThatStarts(t *testing.T) {
 	service.stop(t)
 }
 
-// signalTo puts an empty file where the server of a cluster looks for it.
+// signalTo creates a signal file in the directory of a cluster.
 func signalTo(t *testing.T, cluster, name string) {
 	t.Helper()
 	path := filepath.Join(cluster, name)

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/pgtest"
+	"tranche/internal/targettest"
 )
 
-// The workflow of TestKillInTheMiddleOfNestedWork calls <chain>/<step>; the
-// steps of a chain follow each other, chains run beside each other.
+// The workflow of TestKillDuringNestedTasks calls <chain>/<step>. The steps of a chain run
+// one after the other; chains run concurrently.
 const (
 	nestedOuter = `{"name":"Outer","alias":"outer","executionMode":"async","tasks":[
 		{"id":"each","type":"for-each","config":{"items":"input.items","concurrency":2,"tasks":[
@@ -43,8 +42,7 @@ const (
 		"edges":[{"source":"start","target":"open"},{"source":"open","target":"inside"},{"source":"inside","target":"close"}]}`
 )
 
-// nestedKeys are the keys that an execution of them is to send, and what each
-// is sent to.
+// nestedKeys returns the idempotency keys of an execution with the path of each.
 func nestedKeys(executionID string, items []string) map[string]string {
 	keys := map[string]string{"sub.open": "/sub/0", "sub.close": "/sub/1"}
 	for i, item := range items {
@@ -63,76 +61,57 @@ func nestedKeys(executionID string, items []string) map[string]string {
 	return named
 }
 
-// chainTarget records what is called under which key. A call of a step says that
-// the steps before it in its chain are durably completed: none of them may come
-// again.
-type chainTarget struct {
-	*httptest.Server
-	mu      sync.Mutex
-	sentTo  map[string]string // path by key
-	calls   int
-	reached map[string]int // by execution and chain: the last step that was called
-	faults  []string
-}
-
-func newChainTarget(t *testing.T) *chainTarget {
+// newChainTarget returns a target that answers the first call of /turn/2 with 503 and all
+// other calls with their path.
+func newChainTarget(t *testing.T) *targettest.Target {
 	t.Helper()
-	c := &chainTarget{sentTo: map[string]string{}, reached: map[string]int{}}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isFirst := c.note(r.Header.Get("Idempotency-Key"), r.URL.Path)
-		time.Sleep(100 * time.Millisecond)
-		w.Header().Set("Content-Type", "application/json")
-		if isFirst && r.URL.Path == "/turn/2" {
-			w.WriteHeader(http.StatusServiceUnavailable)
+	return targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {
+		c, status := targettest.CallOf(r), http.StatusOK
+		if c.Attempt == 1 && c.Path == "/turn/2" {
+			status = http.StatusServiceUnavailable
 		}
-		_, _ = w.Write([]byte(`{"at":"` + r.URL.Path + `"}`))
+		targettest.StatusJSON(status, `{"at":"`+c.Path+`"}`)(w, r)
 	}))
-	t.Cleanup(c.Close)
-	return c
 }
 
-func (c *chainTarget) note(key, path string) (isFirst bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls++
-	before, known := c.sentTo[key]
-	if known && before != path {
-		c.faults = append(c.faults, key+" is the key of "+before+" and of "+path)
+// checkChains returns the path of each idempotency key. A key must belong to one path. A
+// call of a step means that the steps before it are completed, so none of them may be
+// called afterwards.
+func checkChains(t *testing.T, calls []targettest.Call) (paths map[string]string) {
+	t.Helper()
+	paths = map[string]string{}
+	reached := map[string]int{} // latest step by execution and chain
+	for _, c := range calls {
+		if before, ok := paths[c.Key]; ok {
+			require.Equal(t, before, c.Path, "key %s", c.Key)
+		}
+		paths[c.Key] = c.Path
+		execution, _, _ := strings.Cut(c.Key, "/")
+		slash := strings.LastIndexByte(c.Path, '/')
+		chain := execution + c.Path[:slash]
+		step, err := strconv.Atoi(c.Path[slash+1:])
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, step, reached[chain], "%s of execution %s", c.Path, execution)
+		reached[chain] = step
 	}
-	c.sentTo[key] = path
-	execution, _, _ := strings.Cut(key, "/")
-	slash := strings.LastIndexByte(path, '/')
-	chain := execution + path[:slash]
-	step, err := strconv.Atoi(path[slash+1:])
-	if err != nil || step < c.reached[chain] {
-		c.faults = append(c.faults, fmt.Sprintf("%s came after step %d of its chain", path, c.reached[chain]))
-	}
-	c.reached[chain] = step
-	return !known
+	return paths
 }
 
-func (c *chainTarget) distinct() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.sentTo)
-}
-
-// Workers are killed while items, iterations and sub-workflows call the outside:
-// every call has a key of its own, which a repeated call carries again, and what
-// was completed before the next call began is not repeated.
-func TestKillInTheMiddleOfNestedWork(t *testing.T) {
+// Workers are killed while items, iterations and sub-workflows make calls. Each call has
+// its own idempotency key and keeps it when it is repeated. Completed calls are not
+// repeated.
+func TestKillDuringNestedTasks(t *testing.T) {
 	t.Parallel()
 	const executions = 8
 	items := []string{"x", "y", "z"}
 	target := newChainTarget(t)
 	env := onDatabase(pgtest.URL(t)).with("TRANCHE_EGRESS_ALLOW=127.0.0.1/32")
 	server := env.serve(t, "--role=api")
-	token := env.accessToken(t, server.url, "acme")
-	env.ok(t, "tenant", "limits", "acme", "--set", "polling=unlimited")
+	token := env.accessToken(t, server.url, "acme", "polling=unlimited")
 	for _, definition := range []string{nestedInner, nestedOuter} {
-		made := call(t, http.MethodPost, server.url+"/v2/workflows", token, strings.ReplaceAll(definition, "TARGET", target.URL))
-		require.Equal(t, http.StatusCreated, made.status, made.body)
-		published := call(t, http.MethodPost, server.url+"/v2/workflows/"+made.body["id"].(string)+"/publish", token, "")
+		created := call(t, http.MethodPost, server.url+"/v2/workflows", token, strings.ReplaceAll(definition, "TARGET", target.URL))
+		require.Equal(t, http.StatusCreated, created.status, created.body)
+		published := call(t, http.MethodPost, server.url+"/v2/workflows/"+created.body["id"].(string)+"/publish", token, "")
 		require.Equal(t, http.StatusOK, published.status, published.body)
 	}
 	workers := []*running{env.serve(t, "--role=worker"), env.serve(t, "--role=worker")}
@@ -146,26 +125,22 @@ func TestKillInTheMiddleOfNestedWork(t *testing.T) {
 		maps.Copy(want, nestedKeys(id, items))
 	}
 
-	for _, share := range []int{3, 2} { // killed when a third, when a half was called
-		require.Eventually(t, func() bool { return target.distinct() > len(want)/share }, 2*takeOverMax, time.Millisecond)
-		for _, worker := range workers {
-			require.NoError(t, worker.cmd.Process.Kill())
-			<-worker.ended
-		}
-		require.Less(t, target.distinct(), len(want), "they were killed in the middle")
+	for _, share := range []int{3, 2} { // killed after a third and after half of the calls
+		target.WaitKeys(len(want) / share)
+		killDuringCalls(t, target, 1, workers...)
+		require.Less(t, len(target.CallsByKey()), len(want), "the workers were killed before the last call")
 		workers = []*running{env.serve(t, "--role=worker")}
 	}
 	for _, id := range ids {
 		require.Eventually(t, func() bool {
 			return call(t, http.MethodGet, server.url+"/v1/executions/"+id+"/status", token, "").body["status"] == "completed"
-		}, 2*takeOverMax, 100*time.Millisecond)
+		}, takeOverMax, 100*time.Millisecond)
 		output := call(t, http.MethodGet, server.url+"/v1/executions/"+id+"/output", token, "").body["output"]
 		require.Equal(t, map[string]any{"each": []any{"/each-x/3", "/each-y/3", "/each-z/3"}, "sub": "/sub/1", "turn": "/turn/4"}, output)
 	}
-	require.Empty(t, target.faults)
-	require.Empty(t, cmp.Diff(want, target.sentTo))
-	repeated := target.calls - len(want) - executions
-	require.Positive(t, repeated, "calls were under way when the workers died, besides those that were answered 503")
+	require.Empty(t, cmp.Diff(want, checkChains(t, target.Calls())))
+	repeated := target.Count() - len(want) - executions
+	require.Positive(t, repeated, "besides the calls answered with 503, calls in flight were repeated")
 	t.Logf("%d keys, %d calls repeated", len(want), repeated)
 	workers[0].stop(t)
 	server.stop(t)

@@ -15,6 +15,7 @@ package targettest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log"
 	"net"
@@ -41,8 +42,9 @@ type Call struct {
 	Query  url.Values
 	Header http.Header
 	Body   string
-	// Key is the Idempotency-Key header.
-	Key string
+	// Key is the Idempotency-Key header, Attempt the number of calls with it so far.
+	Key     string
+	Attempt int
 	// Time is when the whole request had arrived.
 	Time time.Time
 }
@@ -222,11 +224,17 @@ func (t *Target) releaseAll() {
 	}
 }
 
+type callKey struct{}
+
+// CallOf returns the call that an answer answers.
+func CallOf(r *http.Request) Call { return r.Context().Value(callKey{}).(Call) }
+
 func (t *Target) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // with the whole body read, the server notices when the caller leaves
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	answer, holds := t.record(r, string(body))
+	c, answer, holds := t.record(r, string(body))
 	defer t.end(r)
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	for _, h := range holds {
 		select {
 		case <-h.released:
@@ -237,14 +245,16 @@ func (t *Target) serve(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// record adds the call and returns its answer and the holds it waits for.
-func (t *Target) record(r *http.Request, body string) (http.HandlerFunc, []*hold) {
+// record adds the call and returns it with its answer and the holds it waits for.
+func (t *Target) record(r *http.Request, body string) (Call, http.HandlerFunc, []*hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.received++
+	key := r.Header.Get("Idempotency-Key")
+	t.keys[key]++
 	c := Call{
 		N: t.received, Method: r.Method, URI: r.URL.RequestURI(), Path: r.URL.Path, Query: r.URL.Query(),
-		Header: r.Header.Clone(), Body: body, Key: r.Header.Get("Idempotency-Key"), Time: time.Now(),
+		Header: r.Header.Clone(), Body: body, Key: key, Attempt: t.keys[key], Time: time.Now(),
 	}
 	var holds []*hold
 	for _, h := range t.holds {
@@ -253,11 +263,10 @@ func (t *Target) record(r *http.Request, body string) (http.HandlerFunc, []*hold
 		}
 	}
 	t.calls = append(t.calls, c)
-	t.keys[c.Key]++
 	t.inFlight++
 	t.inFlightMax = max(t.inFlightMax, t.inFlight)
 	t.notify()
-	return t.next(c), holds
+	return c, t.next(c), holds
 }
 
 // next chooses the answer to a call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +43,7 @@ func TestCallsAreRecorded(t *testing.T) {
 	call := target.Last()
 	require.Equal(t, []string{"POST", "/a?b=1", "/a", "1", "sent", "k"},
 		[]string{call.Method, call.URI, call.Path, call.Query.Get("b"), call.Body, call.Key})
-	require.Equal(t, 1, call.N)
+	require.Equal(t, []int{1, 1}, []int{call.N, call.Attempt})
 	require.Equal(t, []string{"k"}, target.Keys())
 	require.Equal(t, map[string]int{"k": 1}, target.CallsByKey())
 	require.Len(t, target.Take(), 1)
@@ -72,8 +73,14 @@ func TestAnswersByScript(t *testing.T) {
 		require.Equal(t, want.status, status)
 		require.Equal(t, want.body, body)
 	}
-	target.SetAnswer(targettest.Drip(time.Millisecond, "drop"))
+	target.SetAnswer(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strconv.Itoa(targettest.CallOf(r).Attempt))
+	})
 	_, body, err := do(t.Context(), http.MethodGet, target.URL, "", "")
+	require.NoError(t, err)
+	require.Equal(t, "6", body)
+	target.SetAnswer(targettest.Drip(time.Millisecond, "drop"))
+	_, body, err = do(t.Context(), http.MethodGet, target.URL, "", "")
 	require.NoError(t, err)
 	require.Equal(t, "drop", body)
 }
@@ -113,6 +120,7 @@ func TestHeldCallsWaitForRelease(t *testing.T) {
 	_, _, err := do(t.Context(), http.MethodGet, target.URL, "other", "")
 	require.NoError(t, err)
 	target.WaitKeys(2)
+	target.WaitInFlight(1)
 	require.Len(t, target.WaitMatch(1, func(c targettest.Call) bool { return c.Key == "held" }), 1)
 	now, most := target.InFlight()
 	require.Equal(t, 1, now)

@@ -38,6 +38,12 @@ func (t *Target) WaitAbandoned(n int) {
 	t.until("abandoned calls", n, func() int { return t.abandoned })
 }
 
+// WaitInFlight waits until n calls are being answered or held at the same time.
+func (t *Target) WaitInFlight(n int) {
+	t.tb.Helper()
+	t.until("calls in flight", n, func() int { return t.inFlight })
+}
+
 // WaitIdle waits until no call is being answered.
 func (t *Target) WaitIdle() {
 	t.tb.Helper()

@@ -140,7 +140,7 @@ func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *
 		err = s.ends.add(ctx, tenantID, batchID, &ended{Finished: f, plan: plan, startedAt: startedAt})
 	}
 	if _, isDown := errors.AsType[*DownError](err); err != nil && !isDown {
-		s.Executions.LetGo(ctx, f)
+		s.Executions.Release(ctx, f)
 	}
 	return holding, err
 }
@@ -149,7 +149,7 @@ func (s *Service) drive(ctx context.Context, tenantID, batchID uuid.UUID, plan *
 func (s *Service) End(ctx context.Context, f *execution.Finished) (err error) {
 	defer func() {
 		if err != nil {
-			s.Executions.LetGo(ctx, f)
+			s.Executions.Release(ctx, f)
 		}
 	}()
 	batch, err := s.q.BatchGetForItems(ctx, s.Pool, queries.BatchGetForItemsParams{TenantID: f.TenantID, ID: *f.BatchID})

@@ -11,18 +11,16 @@ import (
 	"tranche/queries"
 )
 
-// TakeBack is what becomes of the executions that dead processes drove
-// (liveness.Recover): their leases end and each gets a job that goes on with it,
-// unless its own has been given back. Items are the business of their chunks.
+// RecoverAbandoned releases the leases of dead processes (liveness.Recover) and inserts a
+// job for each execution, unless its own job has been requeued. It returns the number of
+// new jobs. Items of batches are recovered with their chunks.
 //
-// A running execution that is no item has a job, or it has the lease of the
-// process that recorded it and now drives it without one. A process never lets go
-// of such a lease but together with the insertion of a job or with the end of the
-// execution. So nothing is lost if every lease whose holder does not live is found
-// here, whenever it was written: at once when a process is found dead; at most
-// some minutes later where a statement of it was committed after that, or where
-// its row is gone. Whoever comes second finds the lease another's or nobody's.
-func TakeBack(ctx context.Context, tx pgx.Tx, dead liveness.Dead) (int64, error) {
+// A running execution that is no item has a job, or has the lease of the process that
+// recorded it. A process releases such a lease only together with the insertion of a job
+// or with the end of the execution. So no execution is lost if every lease of a dead
+// process is found here, even if it was committed after the process was found dead: the
+// next expired check finds it some minutes later. Concurrent calls recover each lease once.
+func RecoverAbandoned(ctx context.Context, tx pgx.Tx, dead liveness.Dead) (int64, error) {
 	if len(dead.IDs) == 0 && !dead.Expired {
 		return 0, nil
 	}
@@ -35,23 +33,23 @@ func TakeBack(ctx context.Context, tx pgx.Tx, dead liveness.Dead) (int64, error)
 	if len(abandoned) == 0 {
 		return 0, nil
 	}
-	resumed := make(map[uuid.UUID]bool, len(dead.Requeued))
+	haveJobs := make(map[uuid.UUID]bool, len(dead.Requeued))
 	for _, id := range dead.Requeued {
-		resumed[id] = true
+		haveJobs[id] = true
 	}
 	leases := make([]lease, len(abandoned))
 	for i, e := range abandoned {
 		leases[i] = lease{tenantID: e.TenantID, executionID: e.ID, token: *e.LeaseToken}
 	}
-	released, err := endLeases(ctx, tx, leases, resumed)
+	released, err := releaseLeases(ctx, tx, leases, haveJobs)
 	if err != nil {
 		return 0, err
 	}
-	var taken int64
+	var recovered int64
 	for _, row := range released {
 		if row.HasNewJob {
-			taken++
+			recovered++
 		}
 	}
-	return taken, nil
+	return recovered, nil
 }

@@ -53,7 +53,7 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 func (b *bundle) takeBack(t *testing.T, dead liveness.Dead) (n int64) {
 	t.Helper()
 	require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) (err error) {
-		n, err = execution.TakeBack(t.Context(), tx, dead)
+		n, err = execution.RecoverAbandoned(t.Context(), tx, dead)
 		return err
 	}))
 	return n
@@ -136,7 +136,7 @@ func TestSeveralTakeBack(t *testing.T) {
 		ids = append(ids, leased(t, b.pool, b.tenant, dead, "running", nil))
 	}
 	take := func(tx pgx.Tx) int64 {
-		n, err := execution.TakeBack(t.Context(), tx, liveness.Dead{Expired: true})
+		n, err := execution.RecoverAbandoned(t.Context(), tx, liveness.Dead{Expired: true})
 		require.NoError(t, err)
 		return n
 	}

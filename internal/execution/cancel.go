@@ -62,93 +62,93 @@ func (s *Service) cancelled(ctx context.Context, plan *workflow.Plan, tenantID, 
 	if err != nil {
 		return nil, err
 	}
-	r := &run{service: s, tenantID: tenantID, id: id, tags: row.Tags, engine: engine.Run{Plan: plan, State: state}}
+	r := run{service: s, tenantID: tenantID, id: id, tags: row.Tags, engine: engine.Run{Plan: plan, State: state}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(engine.ErrCancelled)
 	verdict, err := s.Runner.Drive(ctx, &r.engine, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cancel execution %s: %w", id, err)
 	}
-	return finished(r, verdict.Outcome)
+	return r.finished(verdict.Outcome)
 }
 
-// Subscription is what a process' listener does on CancelChannel, for each of
-// the services that drive executions.
+// Subscription returns what the process's listener does on CancelChannel for the services
+// that run executions.
 func Subscription(services ...*Service) postgres.Subscription {
 	return postgres.Subscription{
 		Notified: func(payload string) {
 			for _, s := range services {
-				s.held.interrupt(payload)
+				s.cancellable.cancel(payload)
 			}
 		},
 		Resumed: func() {
 			for _, s := range services {
-				go s.interruptLost()
+				go s.cancelLost()
 			}
 		},
 	}
 }
 
-// interruptLost stops the runs whose executions were taken from this process
-// while it was not listening.
-func (s *Service) interruptLost() {
-	ids := s.held.ids()
+// cancelLost stops the runs whose leases were lost while this process was not listening.
+func (s *Service) cancelLost() {
+	ids := s.cancellable.ids()
 	if len(ids) == 0 {
 		return
 	}
 	lost, err := queries.New().SysExecutionListLeaseLost(s.life, s.Pool, queries.SysExecutionListLeaseLostParams{Ids: ids, ProcessID: s.ProcessID})
 	if err != nil && s.life.Err() == nil {
-		s.Log.WarnContext(s.life, "cannot look for executions that were cancelled; their next write does", "error", err)
+		s.Log.WarnContext(s.life, "cannot look for cancelled executions; their next write finds it", "error", err)
 	}
 	for _, id := range lost {
-		s.held.interrupt(id.String())
+		s.cancellable.cancel(id.String())
 	}
 }
 
-// held are the runs with effects that this process drives.
-type held struct {
-	mu         sync.Mutex
-	interrupts map[uuid.UUID]*context.CancelCauseFunc
+// cancellable has the runs with effects in this process, by execution.
+type cancellable struct {
+	mu      sync.Mutex
+	cancels map[uuid.UUID]*context.CancelCauseFunc
 }
 
-// add makes a run known under its context until release is called. Of two of one
-// execution the later is known: the earlier has lost its lease.
-func (h *held) add(ctx context.Context, id uuid.UUID) (run context.Context, release func()) {
-	run, interrupt := context.WithCancelCause(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.interrupts == nil {
-		h.interrupts = map[uuid.UUID]*context.CancelCauseFunc{}
+// add makes a run cancellable until remove is called. If two runs of an execution are
+// added, the later one is kept: the earlier one has lost its lease.
+func (c *cancellable) add(ctx context.Context, id uuid.UUID) (run context.Context, remove func()) {
+	run, cancel := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancels == nil {
+		c.cancels = map[uuid.UUID]*context.CancelCauseFunc{}
 	}
-	h.interrupts[id] = &interrupt
+	c.cancels[id] = &cancel
 	return run, func() {
-		interrupt(nil)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.interrupts[id] == &interrupt {
-			delete(h.interrupts, id)
+		cancel(nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cancels[id] == &cancel {
+			delete(c.cancels, id)
 		}
 	}
 }
 
-func (h *held) interrupt(payload string) {
+// cancel cancels the run of the execution whose id is the payload of a notification. It
+// ignores other payloads.
+func (c *cancellable) cancel(payload string) {
 	id, err := uuid.Parse(payload)
 	if err != nil {
-		return // not ours: anybody may notify
+		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if interrupt, ok := h.interrupts[id]; ok {
-		(*interrupt)(engine.ErrCancelled)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel, ok := c.cancels[id]; ok {
+		(*cancel)(engine.ErrCancelled)
 	}
 }
 
-func (h *held) ids() []uuid.UUID {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.interrupts))
+func (c *cancellable) ids() []uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.cancels))
 }
 
-// interrupted reports whether a run was stopped because its execution was
-// cancelled.
-func interrupted(run context.Context) bool { return errors.Is(context.Cause(run), engine.ErrCancelled) }
+// isCancelled reports whether a run was stopped because its execution was cancelled.
+func isCancelled(run context.Context) bool { return errors.Is(context.Cause(run), engine.ErrCancelled) }

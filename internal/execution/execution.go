@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/internal/catalog"
@@ -23,7 +22,6 @@ import (
 	"tranche/internal/fault"
 	"tranche/internal/limit"
 	"tranche/internal/postgres"
-	"tranche/internal/workflow"
 	"tranche/internal/writebatch"
 	"tranche/jobs"
 	"tranche/queries"
@@ -54,11 +52,11 @@ type Service struct {
 	Config
 	// life ends when the process stops: what is being driven is handed over. Its
 	// statements see all tenants; a run narrows it to its own.
-	life    context.Context // runs outlive the request that started them
-	end     context.CancelFunc
-	running running
-	held    held
-	answers *limit.PerTenant // memory of large answers, not of items
+	life        context.Context // runs outlive the request that started them
+	end         context.CancelFunc
+	running     running
+	cancellable cancellable
+	answers     *limit.PerTenant // memory of large answers, not of items
 
 	inserts  *writebatch.Writer[lane, *newExecution, bool]
 	reads    *writebatch.Writer[lane, reference, *queries.SysExecutionListRunnableRow]
@@ -85,20 +83,20 @@ const smallItemBytesMax = writebatch.BytesMax / 16
 func New(c Config) *Service {
 	s := &Service{Config: c, answers: limit.NewPerTenant(answerBytesMax)}
 	s.life, s.end = context.WithCancel(postgres.AsSystem(context.Background()))
-	s.inserts = s.newInserts(insertAll)
+	s.inserts = s.newInserts(insertExecutions)
 	s.reads = writebatch.New(writebatch.Config[lane, reference, *queries.SysExecutionListRunnableRow]{
 		Linger: c.Linger,
 		Write: func(ctx context.Context, _ lane, executions []reference) ([]*queries.SysExecutionListRunnableRow, error) {
-			return readAll(scoped(ctx, executions, reference.tenant), s.Pool, executions)
+			return readExecutions(scoped(ctx, executions, reference.tenant), s.Pool, executions)
 		},
 	})
 	s.finishes = writebatch.New(writebatch.Config[lane, *Finished, int64]{
 		Size: (*Finished).bytes, Linger: c.Linger,
 		Write: func(ctx context.Context, _ lane, ends []*Finished) ([]int64, error) {
-			return finishAll(scoped(ctx, ends, (*Finished).tenant), s.Pool, ends)
+			return finishExecutions(scoped(ctx, ends, (*Finished).tenant), s.Pool, ends)
 		},
 	})
-	s.releases = s.newReleases(releaseAll)
+	s.releases = s.newReleases(requeueExecutions)
 	return s
 }
 
@@ -140,33 +138,6 @@ func (s *Service) Stop(ctx context.Context) {
 	}
 	s.end()
 	<-finished
-}
-
-// Request is an execution that a caller asks for. The input matches the
-// workflow's schema and has its defaults.
-type Request struct {
-	TenantID    uuid.UUID
-	PrincipalID string
-	WorkflowID  uuid.UUID
-	Plan        *workflow.Plan
-	Input       map[string]any
-	BorrowerID  *string
-	BillableID  *string
-	Tags        []string
-	IsTest      bool
-	RescoreOf   *uuid.UUID
-	// Recorded, unless nil, joins the transaction that records the execution,
-	// with its result if it has ended by then. Its error undoes the recording.
-	Recorded func(ctx context.Context, tx pgx.Tx, e Execution) error
-}
-
-// Execution is what a caller is told of one it started.
-type Execution struct {
-	ID        uuid.UUID
-	Status    engine.Status
-	CreatedAt time.Time
-	// Result is nil while the execution goes on.
-	Result *Result
 }
 
 var (

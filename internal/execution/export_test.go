@@ -25,7 +25,7 @@ func (s *Service) Continue(ctx context.Context, tenantID, id uuid.UUID) (Holding
 func (s *Service) AroundInserts(around func(insert func() error) error) {
 	s.inserts = s.newInserts(func(ctx context.Context, db queries.DBTX, executions []*newExecution) (inserted []bool, err error) {
 		err = around(func() error {
-			inserted, err = insertAll(context.WithoutCancel(ctx), db, executions)
+			inserted, err = insertExecutions(context.WithoutCancel(ctx), db, executions)
 			return err
 		})
 		return inserted, err
@@ -43,7 +43,7 @@ func (s *Service) HoldReleases(more int) (statements func() int) {
 		for made++; made == 1 && s.releases.Queued(smallItems) < more; {
 			time.Sleep(time.Millisecond)
 		}
-		return releaseAll(ctx, db, leases)
+		return requeueExecutions(ctx, db, leases)
 	})
 	return func() int { return made }
 }

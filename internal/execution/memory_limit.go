@@ -19,9 +19,11 @@ const (
 
 // memoryLease is the part of the tenant's memory limit that one drive holds.
 type memoryLease struct {
-	mu      sync.Mutex
-	waited  chan struct{} // nil before the first large answer, closed when its wait is over
-	release func()        // nil if the wait ended without memory
+	mu          sync.Mutex
+	isRequested bool          // by the first large answer
+	granted     chan struct{} // closed when the first large answer no longer waits
+	isHeld      bool
+	release     func()
 }
 
 // acquireMemory makes a large answer wait for the tenant's memory limit before it is
@@ -42,31 +44,30 @@ func (r *run) acquireMemory(ctx context.Context, bytes int) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	r.memory.mu.Lock()
-	waited, isFirst := r.memory.waited, r.memory.waited == nil
+	isFirst := !r.memory.isRequested
 	if isFirst {
-		waited = make(chan struct{})
-		r.memory.waited = waited
+		r.memory.isRequested, r.memory.granted = true, make(chan struct{})
 	}
 	r.memory.mu.Unlock()
 	if !isFirst {
 		select {
-		case <-waited:
+		case <-r.memory.granted:
 		case <-ctx.Done():
 		}
 		return
 	}
-	defer close(waited)
+	defer close(r.memory.granted)
 	size := max(int64(bytes), r.engine.Plan.Weight.Bytes())
 	if release, err := r.service.answers.Acquire(ctx, r.tenantID, size); err == nil {
-		r.memory.release = release
+		r.memory.isHeld, r.memory.release = true, release
 	}
 }
 
 // releaseMemory returns the memory after the drive and all of its calls have ended. A
 // second call does nothing.
 func (r *run) releaseMemory() {
-	if r.memory.release != nil {
+	if r.memory.isHeld {
+		r.memory.isHeld = false
 		r.memory.release()
-		r.memory.release = nil
 	}
 }

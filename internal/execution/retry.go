@@ -65,7 +65,7 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 			return err
 		}
 		retried.Attempt = state.Attempt
-		if err := s.resume(ctx, tx, &r, state, tags); err != nil || r.Recorded == nil {
+		if err := s.storeRetry(ctx, tx, &r, state, tags); err != nil || r.Recorded == nil {
 			return err
 		}
 		return r.Recorded(ctx, tx, retried)
@@ -73,9 +73,9 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 	return retried, err
 }
 
-// resume stores the state that another attempt begins with, and its job. Who
-// asks again under an earlier request's key is still told the earlier result.
-func (s *Service) resume(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State, tags []string) error {
+// storeRetry stores the state of the next attempt and its job. A caller that
+// repeats an earlier idempotency key still gets the earlier result.
+func (s *Service) storeRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State, tags []string) error {
 	text, err := state.JSON()
 	if err != nil {
 		return fmt.Errorf("write the state of execution %s: %w", r.ID, err)

@@ -24,11 +24,11 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	row := func(id, lease uuid.UUID) *newExecution {
 		return &newExecution{ID: id, TenantID: own, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`), LeaseToken: lease}
 	}
-	inserts, err := insertAll(t.Context(), db, []*newExecution{row(leased, token), row(free, uuid.Nil)})
+	inserts, err := insertExecutions(t.Context(), db, []*newExecution{row(leased, token), row(free, uuid.Nil)})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true}, inserts)
 
-	rows, err := readAll(t.Context(), db, []reference{{foreign, leased}, {own, leased}, {own, free}, {own, foreign}})
+	rows, err := readExecutions(t.Context(), db, []reference{{foreign, leased}, {own, leased}, {own, free}, {own, foreign}})
 	require.NoError(t, err)
 	require.Nil(t, rows[0], "of another tenant")
 	require.Equal(t, leased, rows[1].ID)
@@ -42,20 +42,20 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 		}
 	}
 	ends := []*Finished{end(own, leased, uuid.New()), end(own, leased, token), end(foreign, free, token), end(own, free, token), end(own, free, uuid.Nil)}
-	won, err := finishAll(t.Context(), db, ends)
+	won, err := finishExecutions(t.Context(), db, ends)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 1, 0, 0, 1}, won, "only who holds the lease, or nobody's, ends")
-	won, err = finishAll(t.Context(), db, ends)
+	won, err = finishExecutions(t.Context(), db, ends)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0, 0, 0, 0}, won, "once")
 
 	lone := pgtest.NewID(t)
-	_, err = insertAll(t.Context(), db, []*newExecution{row(lone, token)})
+	_, err = insertExecutions(t.Context(), db, []*newExecution{row(lone, token)})
 	require.NoError(t, err)
 	later := end(own, lone, token)
 	later.Attempt = 2
 	for i, f := range []*Finished{end(own, lone, uuid.New()), end(foreign, lone, token), end(own, lone, uuid.Nil), later, end(own, lone, token), end(own, lone, token)} {
-		won, err = finishAll(t.Context(), db, []*Finished{f})
+		won, err = finishExecutions(t.Context(), db, []*Finished{f})
 		require.NoError(t, err)
 		require.Equal(t, i == 4, won[0] == 1, "alone too: %d", i)
 	}
@@ -76,23 +76,23 @@ func TestSharedReleasesKeepHoldersApart(t *testing.T) {
 	row := func(id, lease uuid.UUID) *newExecution {
 		return &newExecution{ID: id, TenantID: own, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusRunning, Input: []byte(`{}`), LeaseToken: lease}
 	}
-	_, err := insertAll(t.Context(), db, []*newExecution{row(first, token), row(second, token), row(kept, token), row(free, uuid.Nil)})
+	_, err := insertExecutions(t.Context(), db, []*newExecution{row(first, token), row(second, token), row(kept, token), row(free, uuid.Nil)})
 	require.NoError(t, err)
 
 	leases := []lease{
-		{own, first, uuid.New()},
-		{own, first, token},
-		{own, second, token},
-		{foreign, kept, token},
-		{own, kept, uuid.New()},
-		{own, kept, uuid.Nil},
-		{own, free, uuid.Nil},
-		{own, pgtest.NewID(t), token},
+		{tenantID: own, executionID: first, token: uuid.New()},
+		{tenantID: own, executionID: first, token: token},
+		{tenantID: own, executionID: second, token: token},
+		{tenantID: foreign, executionID: kept, token: token},
+		{tenantID: own, executionID: kept, token: uuid.New()},
+		{tenantID: own, executionID: kept, token: uuid.Nil},
+		{tenantID: own, executionID: free, token: uuid.Nil},
+		{tenantID: own, executionID: pgtest.NewID(t), token: token},
 	}
-	released, err := releaseAll(t.Context(), db, leases)
+	released, err := requeueExecutions(t.Context(), db, leases)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 1, 1, 0, 0, 0, 0, 0}, released)
-	released, err = releaseAll(t.Context(), db, leases)
+	released, err = requeueExecutions(t.Context(), db, leases)
 	require.NoError(t, err)
 	require.Equal(t, make([]int64, len(leases)), released, "once")
 
@@ -127,9 +127,9 @@ func TestOneIsRecordedAsMany(t *testing.T) {
 	for _, e := range []newExecution{least, most, inactive} {
 		one, beside, other := e, e, least
 		one.ID, beside.ID, other.ID = pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t)
-		alone, err := insertAll(t.Context(), db, []*newExecution{&one})
+		alone, err := insertExecutions(t.Context(), db, []*newExecution{&one})
 		require.NoError(t, err)
-		together, err := insertAll(t.Context(), db, []*newExecution{&beside, &other})
+		together, err := insertExecutions(t.Context(), db, []*newExecution{&beside, &other})
 		require.NoError(t, err)
 		require.Equal(t, together[:1], alone)
 		require.Equal(t, e.WorkflowID == workflow, alone[0])
@@ -170,7 +170,7 @@ func TestPlansAreKept(t *testing.T) {
 				ID: pgtest.NewID(t), TenantID: tenant, WorkflowID: workflow, PrincipalID: "tester", Status: engine.StatusPending, Input: []byte(`{}`),
 			})
 		}
-		_, err := insertAll(ctx, pool, rows)
+		_, err := insertExecutions(ctx, pool, rows)
 		require.NoError(t, err)
 		return rows
 	}
@@ -180,10 +180,10 @@ func TestPlansAreKept(t *testing.T) {
 	}
 	for range 8 {
 		id, two := insert(1)[0].ID, insert(2)
-		_, err = readAll(ctx, pool, []reference{{tenant, id}})
+		_, err = readExecutions(ctx, pool, []reference{{tenant, id}})
 		require.NoError(t, err)
 		for _, ends := range [][]*Finished{{end(id)}, {end(two[0].ID), end(two[1].ID)}} {
-			_, err = finishAll(ctx, pool, ends)
+			_, err = finishExecutions(ctx, pool, ends)
 			require.NoError(t, err)
 		}
 	}

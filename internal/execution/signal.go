@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -142,42 +141,6 @@ func findWait(plan *workflow.Plan, state *engine.State, name string) (wait *work
 		return wait, name, ""
 	}
 	return nil, "", "names no task that waits for a signal"
-}
-
-// signals loads the signals of a run.
-func (r *run) signals(ctx context.Context) (map[string]any, error) {
-	if r.request != nil {
-		return nil, nil // nobody knows the execution yet
-	}
-	rows, err := queries.New().ExecutionSignalList(ctx, r.service.Pool, queries.ExecutionSignalListParams{
-		TenantID: r.tenantID, ExecutionID: r.id, Attempt: int32(r.engine.State.Attempt),
-	})
-	if err != nil {
-		return nil, postgres.Translate(err)
-	}
-	r.signalsSeen = int64(len(rows))
-	payloads := make(map[string]any, len(rows))
-	for _, row := range rows {
-		if payloads[row.TaskPath], err = exactjson.Decode(row.Payload); err != nil {
-			return nil, fmt.Errorf("read a signal of execution %s: %w", r.id, err)
-		}
-	}
-	return payloads, nil
-}
-
-// wakeTx is when the job of a run that lets its execution go is due: now where
-// a signal came after the run last looked. tx has locked the execution.
-func (r *run) wakeTx(ctx context.Context, tx pgx.Tx, wakeAt time.Time) (time.Time, error) {
-	if len(engine.Waits(r.engine.Plan, r.engine.State)) == 0 {
-		return wakeAt, nil
-	}
-	count, err := queries.New().ExecutionSignalCount(ctx, tx, queries.ExecutionSignalCountParams{
-		TenantID: r.tenantID, ExecutionID: r.id, Attempt: int32(r.engine.State.Attempt),
-	})
-	if err != nil || count == r.signalsSeen {
-		return wakeAt, err
-	}
-	return time.Time{}, nil
 }
 
 // Callbacks makes and reads the addresses at which waits are answered without a

@@ -138,7 +138,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.denied = audit.NewDenied(s.control, config.Clock, config.Log)
-	if s.process, err = liveness.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.TakeBack, config.Log); err != nil {
+	if s.process, err = liveness.Start(ctx, s.control, string(config.Role), config.Role.works(), execution.RecoverAbandoned, config.Log); err != nil {
 		return nil, fmt.Errorf("register the process: %w", postgres.Translate(err))
 	}
 	// If no process has run for months, the current month has no partition yet, and

@@ -26,7 +26,7 @@ type drive struct {
 	*Runner
 	run        *Run
 	checkpoint Checkpoint
-	root       scene
+	root       scope
 	buffer     actionBuffer
 	pure       workflow.Call // of the step without effects that runs
 
@@ -51,7 +51,7 @@ type effect struct {
 
 func newDrive(r *Runner, run *Run, checkpoint Checkpoint) *drive {
 	d := &drive{Runner: r, run: run, checkpoint: checkpoint}
-	d.root = scene{graph: run.Plan.Graph, tasks: run.State.Tasks}
+	d.root = scope{graph: run.Plan.Graph, tasks: run.State.Tasks}
 	d.root.env = expression.Env{
 		Input: run.Input, Custom: run.Custom, Execution: run.Execution,
 		ExecutionID: run.State.ExecutionID,
@@ -80,24 +80,24 @@ func (d *drive) inline(actions []action) bool {
 
 // step takes a step without effects and reports it.
 func (d *drive) step(ctx context.Context, action action) event {
-	scene, event := d.enter(ctx, action)
-	if scene == nil {
+	scope, event := d.enter(ctx, action)
+	if scope == nil {
 		return event
 	}
 	i := action.Task
-	task, state := scene.graph.Tasks[i], &scene.tasks[i]
-	scene.readTasks()
-	scene.env.Now, scene.env.Path = state.StartedAt, scene.prefix+task.ID
+	task, state := scope.graph.Tasks[i], &scope.tasks[i]
+	scope.readTasks()
+	scope.env.Now, scope.env.Path = state.StartedAt, scope.prefix+task.ID
 	if action.Kind == actionRun {
-		d.pure = workflow.Call{Env: &scene.env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now()}
-		return d.call(ctx, action, scene, &d.pure)
+		d.pure = workflow.Call{Env: &scope.env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now()}
+		return d.call(ctx, action, scope, &d.pure)
 	}
-	return d.ask(ctx, action, scene)
+	return d.ask(ctx, action, scope)
 }
 
 // ask evaluates what decides on a task: its condition, or what it repeats.
-func (d *drive) ask(ctx context.Context, action action, scene *scene) (report event) {
-	i, task := action.Task, scene.graph.Tasks[action.Task]
+func (d *drive) ask(ctx context.Context, action action, scope *scope) (report event) {
+	i, task := action.Task, scope.graph.Tasks[action.Task]
 	report = event{In: action.In, Task: i}
 	defer d.settle(ctx, task, &report)
 	var err error
@@ -105,18 +105,18 @@ func (d *drive) ask(ctx context.Context, action action, scene *scene) (report ev
 	case actionCheck:
 		report.Kind = eventPassed
 		var admitted bool
-		if admitted, err = task.When.EvalBool(&scene.env); admitted {
+		if admitted, err = task.When.EvalBool(&scope.env); admitted {
 			report.Kind = eventAdmitted
 		}
 		err = atMember("when", err)
 	case actionItems:
 		report.Kind = eventItems
 		var items []any
-		items, err = scene.itemsOf(i)
+		items, err = scope.itemsOf(i)
 		report.Count = len(items)
 	case actionTest:
 		report.Kind = eventTested
-		report.Met, err = scene.testLast(i)
+		report.Met, err = scope.testLast(i)
 		err = atMember("until", err)
 	}
 	if err != nil {
@@ -125,14 +125,14 @@ func (d *drive) ask(ctx context.Context, action action, scene *scene) (report ev
 	return report
 }
 
-// enter gives the scene of an action's graph. It is nil where the run cannot
+// enter gives the scope of an action's graph. It is nil where the run cannot
 // begin, and the event says why.
-func (d *drive) enter(ctx context.Context, action action) (*scene, event) {
-	scene, err := d.scene(ctx, action.In)
+func (d *drive) enter(ctx context.Context, action action) (*scope, event) {
+	scope, err := d.scope(ctx, action.In)
 	if err != nil {
 		return nil, event{Kind: eventRefused, In: action.In, Err: err, At: d.now()}
 	}
-	return scene, event{}
+	return scope, event{}
 }
 
 // collect keeps the effects that are to begin, and returns what is waited for: the
@@ -197,16 +197,16 @@ func (d *drive) start(ctx context.Context, action action) {
 // prepare gives an effect the values of now; what it returns may run beside the
 // drive, within the time limits of task and execution.
 func (d *drive) prepare(ctx context.Context, action action) (run func() event) {
-	scene, refusal := d.enter(ctx, action)
-	if scene == nil {
+	scope, refusal := d.enter(ctx, action)
+	if scope == nil {
 		refusal.Task = action.Task
 		return func() event { return refusal }
 	}
-	task, state := scene.graph.Tasks[action.Task], &scene.tasks[action.Task]
-	scene.readTasks()
-	env := scene.env
-	env.Tasks = maps.Clone(scene.env.Tasks)
-	env.Now, env.Path = state.StartedAt, scene.prefix+task.ID
+	task, state := scope.graph.Tasks[action.Task], &scope.tasks[action.Task]
+	scope.readTasks()
+	env := scope.env
+	env.Tasks = maps.Clone(scope.env.Tasks)
+	env.Now, env.Path = state.StartedAt, scope.prefix+task.ID
 	call := &workflow.Call{
 		Env: &env, KeyAttempt: state.KeyAttempt, Attempt: state.Attempt, At: d.now(), AcquireMemory: d.run.AcquireMemory,
 	}
@@ -219,7 +219,7 @@ func (d *drive) prepare(ctx context.Context, action action) (run func() event) {
 			bounded, cancel = context.WithTimeoutCause(limited, task.Timeout, errTaskTimeout)
 			defer cancel()
 		}
-		event := d.call(bounded, action, scene, call)
+		event := d.call(bounded, action, scope, call)
 		// The timer may be ahead of the clock: by less than a millisecond, or more
 		// when the clock was set back.
 		if event.Kind == eventFailed && errors.Is(limited.Err(), context.DeadlineExceeded) && event.At.Before(deadline) {
@@ -312,8 +312,8 @@ func (d *drive) stop(actions []action) []action {
 }
 
 // call runs a program and reports what came of it.
-func (d *drive) call(ctx context.Context, action action, scene *scene, call *workflow.Call) (report event) {
-	task := scene.graph.Tasks[action.Task]
+func (d *drive) call(ctx context.Context, action action, scope *scope, call *workflow.Call) (report event) {
+	task := scope.graph.Tasks[action.Task]
 	report = event{Kind: eventCompleted, In: action.In, Task: action.Task}
 	defer d.settle(ctx, task, &report)
 	result, err := task.Program.Run(ctx, call)

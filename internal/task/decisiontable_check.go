@@ -31,7 +31,7 @@ func (t *ruleCheck) overlaps() []pair {
 	for i := range t.rules {
 		decided[i] = !t.undecided(i, dependent) && !t.neverHolds(i)
 	}
-	near := t.newSieve(func(s span) uint32 { return s.high }, func(s span) uint32 { return s.low })
+	near := t.newPrefilter(func(s span) uint32 { return s.high }, func(s span) uint32 { return s.low })
 	var found []pair
 	for later := range t.rules {
 		if !decided[later] {
@@ -115,9 +115,9 @@ func (t *ruleCheck) neverHolds(rule int) bool { return !t.shareInput(rule, rule)
 // rule that takes all its hits under policy first, or the rule itself where
 // its own cells contradict each other.
 func (t *ruleCheck) shadowed() []pair {
-	var around *sieve
+	var around *prefilter
 	if t.policy == hitFirst {
-		around = t.newSieve(func(s span) uint32 { return s.low }, func(s span) uint32 { return s.high })
+		around = t.newPrefilter(func(s span) uint32 { return s.low }, func(s span) uint32 { return s.high })
 	}
 	var found []pair
 	for later := range t.rules {

@@ -355,7 +355,7 @@ func hasGap(p *table) bool {
 	return false
 }
 
-// The sieve leaves out no pair: what it finds in random tables is what comparing
+// The prefilter leaves out no pair: what it finds in random tables is what comparing
 // all pairs finds.
 func TestDecisionTableCheckFindsWhatAllPairsShow(t *testing.T) {
 	t.Parallel()

@@ -25,13 +25,13 @@ const boundDigitsMax = 20
 // schema is a compiled inputSchema.
 type schema struct {
 	compiled *jsonschema.Schema
-	accepts  *acceptor
+	fast     *fastValidator
 	defaults bool // whether it has any
 }
 
 // validate returns the library's error.
 func (s *schema) validate(v any) error {
-	if s.accepts.accepts(v) {
+	if s.fast.accepts(v) {
 		return nil
 	}
 	return s.compiled.Validate(v)
@@ -91,7 +91,7 @@ func (c *compiler) schema(path string, document map[string]any) *schema {
 		c.fault(path, "", "has a $ref that leads back to itself without going into a property or an item, so nothing can match")
 		return nil
 	}
-	return &schema{compiled: compiled, accepts: newAcceptor(compiled), defaults: walk.defaults}
+	return &schema{compiled: compiled, fast: newFastValidator(compiled), defaults: walk.defaults}
 }
 
 func schemaDraft(document map[string]any) (*jsonschema.Draft, bool) {

@@ -16,10 +16,10 @@ import (
 // codeInput is the failure of a sub-workflow whose input does not match its schema.
 const codeInput = "INPUT_SCHEMA_MISMATCH"
 
-// scene is what the expressions of one graph on its way see: the execution's
+// scope is what the expressions of one graph on its way see: the execution's
 // own graph, or one run of a nested one.
-type scene struct {
-	outer  *scene
+type scope struct {
+	outer  *scope
 	graph  *workflow.Graph
 	tasks  []TaskState
 	prefix string // of the paths of its tasks: each[3].
@@ -27,7 +27,7 @@ type scene struct {
 	unread []int // tasks that expressions read and that env does not have yet
 
 	items map[int][]any // of the tasks that are a for-each
-	inner map[nestedRun]*scene
+	inner map[nestedRun]*scope
 }
 
 // unread are the tasks of a graph that expressions read.
@@ -42,7 +42,7 @@ func unread(graph *workflow.Graph) []int {
 }
 
 // readTasks gives the expressions what the tasks decided meanwhile gave.
-func (s *scene) readTasks() {
+func (s *scope) readTasks() {
 	waiting := s.unread[:0]
 	for _, i := range s.unread {
 		task, state := s.graph.Tasks[i], &s.tasks[i]
@@ -64,7 +64,7 @@ func (s *scene) readTasks() {
 
 // itemsOf gives the items of a for-each. They depend on nothing but what is
 // recorded, so they are evaluated again after a crash instead of stored.
-func (s *scene) itemsOf(i int) ([]any, error) {
+func (s *scope) itemsOf(i int) ([]any, error) {
 	if items, known := s.items[i]; known {
 		return items, nil
 	}
@@ -97,7 +97,7 @@ func atMember(member string, err error) error {
 }
 
 // testLast evaluates the until of a loop on the result of its last iteration.
-func (s *scene) testLast(i int) (bool, error) {
+func (s *scope) testLast(i int) (bool, error) {
 	env, task, nested := s.env, s.graph.Tasks[i], s.tasks[i].Nested
 	env.Last, env.Index = nested.Last, nested.Next-1
 	env.Path = s.prefix + task.ID
@@ -116,8 +116,8 @@ func (d *drive) graph(in place) *workflow.Graph {
 	return graph
 }
 
-// scene returns the scene of a run that goes on. The error says why it cannot.
-func (d *drive) scene(ctx context.Context, in place) (*scene, *workflow.TaskError) {
+// scope returns the scope of a run that goes on. The error says why it cannot.
+func (d *drive) scope(ctx context.Context, in place) (*scope, *workflow.TaskError) {
 	at := &d.root
 	for _, run := range in {
 		inner, known := at.inner[run]
@@ -132,11 +132,11 @@ func (d *drive) scene(ctx context.Context, in place) (*scene, *workflow.TaskErro
 	return at, nil
 }
 
-// open makes the scene of a run.
-func (d *drive) open(ctx context.Context, outer *scene, run nestedRun) (*scene, *workflow.TaskError) {
+// open makes the scope of a run.
+func (d *drive) open(ctx context.Context, outer *scope, run nestedRun) (*scope, *workflow.TaskError) {
 	task, nested := outer.graph.Tasks[run.Task], outer.tasks[run.Task].Nested
 	frame, nest := nested.frame(run.Index), task.Nest
-	s := &scene{
+	s := &scope{
 		outer: outer, graph: d.run.Plan.NestedGraph(nest), tasks: frame.Tasks,
 		prefix: outer.prefix + runName(task, run.Index), env: outer.env,
 	}
@@ -161,18 +161,18 @@ func (d *drive) open(ctx context.Context, outer *scene, run nestedRun) (*scene, 
 		}
 	}
 	if outer.inner == nil {
-		outer.inner = map[nestedRun]*scene{}
+		outer.inner = map[nestedRun]*scope{}
 	}
-	maps.DeleteFunc(outer.inner, func(other nestedRun, _ *scene) bool {
+	maps.DeleteFunc(outer.inner, func(other nestedRun, _ *scope) bool {
 		return outer.tasks[other.Task].Nested.open(other.Index) == nil
 	})
 	outer.inner[run] = s
 	return s, nil
 }
 
-// isolate makes a scene that of a workflow of its own, which sees its input
+// isolate makes a scope that of a workflow of its own, which sees its input
 // and nothing around it.
-func (d *drive) isolate(ctx context.Context, s *scene, task *workflow.Task, frame *Frame) *workflow.TaskError {
+func (d *drive) isolate(ctx context.Context, s *scope, task *workflow.Task, frame *Frame) *workflow.TaskError {
 	input := s.env.Item
 	if task.Nest.Kind == workflow.NestOnce {
 		input = map[string]any{}
@@ -207,9 +207,9 @@ func mismatch(faults []fault.Detail) string {
 	return message
 }
 
-// addressed lets the expressions of a scene ask for the addresses that answer
+// addressed lets the expressions of a scope ask for the addresses that answer
 // waits: those of its own graph and of the graphs around it.
-func (d *drive) addressed(s *scene) {
+func (d *drive) addressed(s *scope) {
 	if d.run.CallbackURL == nil {
 		return
 	}

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// sieve keeps, for each rule y, a row of bits: the rules x that still come into
+// prefilter keeps, for each rule y, a row of bits: the rules x that still come into
 // question beside it. Comparing rules pair by pair would take a second for a
-// table of some thousand; the sieve takes a few steps for 64 pairs at a time and
+// table of some thousand; the prefilter takes a few steps for 64 pairs at a time and
 // leaves those few to compare whose hulls do not rule them out.
-type sieve struct {
+type prefilter struct {
 	words int
 	rows  []uint64
 }
 
-// newSieve keeps the pairs for which, in every column, x's hull begins no later
+// newPrefilter keeps the pairs for which, in every column, x's hull begins no later
 // than most(y's) and ends no earlier than least(y's).
-func (t *table) newSieve(most, least func(span) uint32) *sieve {
+func (t *table) newPrefilter(most, least func(span) uint32) *prefilter {
 	n := len(t.rules)
-	s := &sieve{words: (n + 63) / 64}
+	s := &prefilter{words: (n + 63) / 64}
 	s.rows = make([]uint64, n*s.words)
 	for i := range s.rows {
 		s.rows[i] = ^uint64(0)
@@ -46,7 +46,7 @@ func order(n int, key func(rule int) int64) []int {
 
 // keep drops the pairs that do not match. Both orders are such that what matches
 // one y matches every later one.
-func (s *sieve) keep(xs, ys []int, matches func(x, y int) bool) {
+func (s *prefilter) keep(xs, ys []int, matches func(x, y int) bool) {
 	seen, next := make([]uint64, s.words), 0
 	for _, y := range ys {
 		for next < len(xs) && matches(xs[next], y) {
@@ -61,7 +61,7 @@ func (s *sieve) keep(xs, ys []int, matches func(x, y int) bool) {
 }
 
 // before yields the rules before y that are left beside it.
-func (s *sieve) before(y int) func(yield func(x int) bool) {
+func (s *prefilter) before(y int) func(yield func(x int) bool) {
 	return func(yield func(int) bool) {
 		for i, word := range s.rows[y*s.words : y*s.words+y/64+1] {
 			if i == y/64 {

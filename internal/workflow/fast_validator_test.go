@@ -11,7 +11,7 @@ import (
 	"tranche/internal/exactjson"
 )
 
-// keywords and values of them, most known to acceptors.
+// keywords are JSON Schema keywords with values; fastValidator understands most.
 var keywords = map[string][]string{
 	"type":                 {`"string"`, `"number"`, `"integer"`, `"object"`, `"array"`, `"boolean"`, `["null","integer"]`, `["number","integer","object"]`},
 	"enum":                 {`["a","bb",null]`, `[1,true]`, `[{}]`},
@@ -43,9 +43,9 @@ var acceptable = []string{
 	`[]`, `[1]`, `["a",1]`, `[1,1]`, `[{"a":1}]`, `{}`, `{"a":"a"}`, `{"a":1,"b":2}`, `{"c":"x"}`, `{"a":{"a":1},"b":["bb"]}`, `{"a":null,"c":1}`,
 }
 
-// accepted looks at all values and holds that what is accepted matches. It
-// counts those that match and those of them that are accepted.
-func accepted(t require.TestingT, document map[string]any) (matching, accepted int) {
+// checkAccepted checks that each accepted value matches. It returns how many
+// values match, and how many of those are accepted.
+func checkAccepted(t require.TestingT, document map[string]any) (matching, accepted int) {
 	document["$defs"] = parsed(t, `{"d":{"type":["string","number","object","array"]}}`)
 	c := compiler{}
 	s := c.schema("", document)
@@ -53,35 +53,35 @@ func accepted(t require.TestingT, document map[string]any) (matching, accepted i
 	for _, text := range acceptable {
 		v := parsed(t, text)
 		err := s.compiled.Validate(v)
-		if s.accepts.accepts(v) {
+		if s.fast.accepts(v) {
 			require.NoError(t, err, "%v accepts %s", document, text)
 			accepted++
 		}
-		if err == nil && s.accepts != nil {
+		if err == nil && s.fast != nil {
 			matching++
 		}
 	}
 	return matching, accepted
 }
 
-func TestAcceptorsOfConstAndEnum(t *testing.T) {
+func TestFastValidatorConstAndEnum(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"const":"a","enum":["bb"]}`, `{"const":"a","enum":["a"]}`, `{"const":null,"enum":[true]}`} {
 		document, isObject := parsed(t, text).(map[string]any)
 		require.True(t, isObject)
-		accepted(t, document)
+		checkAccepted(t, document)
 	}
 }
 
-// TestAcceptorOfEachKeyword also holds that nearly all that matches is accepted
-// where the keyword is known.
-func TestAcceptorOfEachKeyword(t *testing.T) {
+// TestFastValidatorEachKeyword also checks that the fast validator accepts more
+// than nine tenths of the matching values.
+func TestFastValidatorEachKeyword(t *testing.T) {
 	t.Parallel()
 	allMatching, allAccepted := 0, 0
 	for name, values := range keywords {
 		for _, value := range values {
 			for _, draft := range []string{"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"} {
-				m, a := accepted(t, map[string]any{name: parsed(t, value), "$schema": draft})
+				m, a := checkAccepted(t, map[string]any{name: parsed(t, value), "$schema": draft})
 				allMatching, allAccepted = allMatching+m, allAccepted+a
 			}
 		}
@@ -89,12 +89,12 @@ func TestAcceptorOfEachKeyword(t *testing.T) {
 	require.Greater(t, allAccepted*10, allMatching*9, "%d of %d", allAccepted, allMatching)
 }
 
-// TestAcceptors takes keywords together.
-func TestAcceptors(t *testing.T) {
+// TestFastValidatorCombinations draws schemas with several keywords.
+func TestFastValidatorCombinations(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		if document, ok := drawSchema(t, "", 2).(map[string]any); ok {
-			accepted(t, document)
+			checkAccepted(t, document)
 		}
 	})
 }

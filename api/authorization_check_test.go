@@ -2,11 +2,8 @@ package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/targettest"
 	"tranche/testdata"
 )
 
@@ -22,17 +20,13 @@ import (
 func TestConsentGatesTheBureau(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
-	var calls atomic.Int32
-	bureau := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls.Add(1)
-		w.Header().Set("Content-Type", "application/json")
+	bureau := targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"score":752,"delinquencies":0,"monthlyObligations":845.10}`
 		if strings.HasPrefix(r.URL.Path, "/v1/fraud-scores/") {
-			fmt.Fprint(w, `{"level":"low","risk":0.0100}`)
-			return
+			answer = `{"level":"low","risk":0.0100}`
 		}
-		fmt.Fprint(w, `{"score":752,"delinquencies":0,"monthlyObligations":845.10}`)
+		targettest.JSON(answer)(w, r)
 	}))
-	t.Cleanup(bureau.Close)
 
 	tenant := d.Tenant(t)
 	s := &signer{desk: d, Caller: tenant.As(t, identity.RoleAdmin), tenant: tenant}
@@ -45,12 +39,12 @@ func TestConsentGatesTheBureau(t *testing.T) {
 	}
 	refused := func(why string) {
 		t.Helper()
-		before := calls.Load()
+		before := bureau.Count()
 		got := execute()
 		require.Equal(t, []any{false, "422"}, []any{got.Value("isSuccess"), got.Text("statusCode")}, "%s: %s", why, got.Body)
 		require.Contains(t, got.Text("errorMessage"), "signed, unexpired authorization", why)
 		require.NotContains(t, got.Text("errorMessage"), "B-10002000")
-		require.Equal(t, before, calls.Load(), why)
+		require.Equal(t, before, bureau.Count(), why)
 	}
 	consent := func(borrower string) {
 		s.id = s.Post(t, "/v1/authorizations", map[string]any{
@@ -66,7 +60,7 @@ func TestConsentGatesTheBureau(t *testing.T) {
 
 	passed := execute()
 	require.Equal(t, true, passed.Value("isSuccess"), "%s", passed.Body)
-	require.EqualValues(t, 2, calls.Load())
+	require.EqualValues(t, 2, bureau.Count())
 	signed := s.Get(t, s.path(""))
 	state := s.Get(t, "/v1/executions/"+passed.Text("executionId")+"/state").Expect(http.StatusOK)
 	require.Equal(t, map[string]any{

@@ -3,10 +3,7 @@ package api_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
+	"tranche/internal/targettest"
 )
 
 // sumWorkflow has no effects: it adds, and passes a number through.
@@ -33,46 +31,17 @@ func publish(t *testing.T, c *apitest.Caller, body string) string {
 	return id
 }
 
-// bureau is a target that answers after a while, with a status of its own.
-type bureau struct {
-	*httptest.Server
-	mu     sync.Mutex
-	status int
-	delay  time.Duration
-	keys   []string
-}
+// bureau is a target that answers with a score.
+type bureau struct{ *targettest.Target }
 
 func newBureau(t *testing.T) *bureau {
 	t.Helper()
-	b := &bureau{status: http.StatusOK}
-	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.mu.Lock()
-		status, delay := b.status, b.delay
-		b.keys = append(b.keys, r.Header.Get("Idempotency-Key"))
-		b.mu.Unlock()
-		time.Sleep(delay)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`{"score":712.50}`))
-	}))
-	t.Cleanup(b.Close)
-	return b
+	return &bureau{targettest.New(t, targettest.WithAnswer(score(http.StatusOK)))}
 }
 
-func (b *bureau) set(status int, delay time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.status, b.delay = status, delay
-}
+func score(status int) http.HandlerFunc { return targettest.StatusJSON(status, `{"score":712.50}`) }
 
-// asked returns the Idempotency-Keys of the calls so far.
-func (b *bureau) asked() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.keys)
-}
-
-// workflow asks the bureau once.
+// workflow returns a workflow that calls the bureau once.
 func (b *bureau) workflow(alias, extra string) string {
 	return `{"name":"Ask","alias":"` + alias + `"` + extra + `,
 	"tasks":[
@@ -144,9 +113,9 @@ func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
 
 	answer := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
 	require.Equal(t, "712.50", answer.Text("output.score"))
-	require.Equal(t, []string{answer.Text("executionId") + "/ask"}, b.asked())
+	require.Equal(t, []string{answer.Text("executionId") + "/ask"}, b.Keys())
 
-	b.set(http.StatusInternalServerError, 0)
+	b.SetAnswer(score(http.StatusInternalServerError))
 	failed := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
 	require.Equal(t, "false", failed.Text("isSuccess"))
 	require.Equal(t, "502", failed.Text("statusCode"))
@@ -156,7 +125,7 @@ func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
 	require.NotContains(t, failed.Text("errorMessage"), "127.0.0.1", "no address is told")
 	require.Equal(t, "failed", c.Get(t, "/v1/executions/"+failed.Text("executionId")+"/status").Expect(http.StatusOK).Text("status"))
 
-	b.set(http.StatusOK, 3*time.Second)
+	b.SetAnswer(targettest.Never())
 	publish(t, c, b.workflow("slow", `,"timeoutSeconds":1`))
 	late := c.Post(t, "/v1/workflows/slow/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
 	require.Equal(t, "504", late.Text("statusCode"))
@@ -171,33 +140,35 @@ func testExecuteAsynchronous(t *testing.T, s *apitest.Service) {
 	publish(t, c, b.workflow("ask", ""))
 	publish(t, c, sumWorkflow)
 
-	b.set(http.StatusOK, 300*time.Millisecond)
 	for path, headers := range map[string][]apitest.Header{
 		"async/v1": nil,
 		"ask/v1":   {{Name: "Prefer", Value: "respond-async"}},
 	} {
+		release := b.Hold()
 		accepted := c.Post(t, "/v1/workflows/"+path+"/execute", apitest.Raw(`{}`), headers...).Expect(http.StatusAccepted)
 		require.Equal(t, "pending", accepted.Text("status"))
 		require.NotEmpty(t, accepted.Text("createdAt"))
 		id := accepted.Text("executionId")
 		c.Get(t, "/v1/executions/"+id+"/output").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "EXECUTION_NOT_FINISHED")
+		release()
 		ended := awaitEnd(t, c, id)
 		require.Equal(t, "completed", ended.Text("status"))
 		require.Equal(t, "712.50", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("output.score"))
 	}
 
-	b.set(http.StatusOK, 1500*time.Millisecond)
+	release := b.Hold()
 	waited := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`), apitest.Header{Name: "Prefer", Value: "wait=1"}).Expect(http.StatusAccepted)
 	require.Equal(t, "wait=1", waited.Header.Get("Preference-Applied"))
+	release()
 	require.Equal(t, "completed", awaitEnd(t, c, waited.Text("executionId")).Text("status"))
 
 	for _, prefer := range [][]apitest.Header{
-		{{Name: "Prefer", Value: "wait=1, wait=60"}},
-		{{Name: "Prefer", Value: "wait=1"}, {Name: "Prefer", Value: "wait=60"}},
-		{{Name: "Prefer", Value: "handling=lenient"}, {Name: "Prefer", Value: "wait=1, wait=soon"}},
-	} { // of a preference that is given twice the first counts (RFC 7240, section 2)
-		first := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`), prefer...).Expect(http.StatusAccepted)
-		require.Equal(t, "wait=1", first.Header.Get("Preference-Applied"))
+		{{Name: "Prefer", Value: "wait=20, wait=60"}},
+		{{Name: "Prefer", Value: "wait=20"}, {Name: "Prefer", Value: "wait=60"}},
+		{{Name: "Prefer", Value: "handling=lenient"}, {Name: "Prefer", Value: "wait=20, wait=soon"}},
+	} { // the first of repeated preferences counts (RFC 7240, 2)
+		first := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), prefer...).Expect(http.StatusOK)
+		require.Equal(t, "wait=20", first.Header.Get("Preference-Applied"))
 	}
 
 	inTime := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1}`), apitest.Header{Name: "Prefer", Value: "wait=60; x=y, handling=lenient"}).Expect(http.StatusOK)

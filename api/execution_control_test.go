@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -34,15 +33,17 @@ func testExecutionControlRetry(t *testing.T, s *apitest.Service) {
 	c.Post(t, "/v1/executions/"+id+"/retry", apitest.Raw(`{"skipTasks":["done","nobody"]}`)).
 		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "skipTasks[1]")
 	c.Post(t, "/v1/executions/"+id+"/retry", apitest.Raw(`{"skip":["done"]}`)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "skip")
-	b.set(http.StatusCreated, 300*time.Millisecond)
+	b.SetAnswer(score(http.StatusCreated))
+	release := b.Hold()
 	retried := c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
 	require.JSONEq(t, `{"executionId":"`+id+`","attempt":2,"status":"pending","skippedTasks":[],"resumedTasks":["second","done"],"createdAt":"`+
 		retried.Text("createdAt")+`"}`, string(retried.Body))
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
 	c.Get(t, "/v1/executions/"+id+"/output").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "EXECUTION_NOT_FINISHED")
+	release()
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
 	require.Equal(t, `{"attempt":2,"second":712.50}`, c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("output"))
-	require.Equal(t, []string{id + "/first", id + "/second", id + "/second/2"}, b.asked(), "what completed is not called again")
+	require.Equal(t, []string{id + "/first", id + "/second", id + "/second/2"}, b.Keys(), "completed tasks are not called again")
 
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK).Text("retryable"))
@@ -81,7 +82,7 @@ func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
 func testExecutionControlRetrySkipsTasks(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
-	b.set(http.StatusInternalServerError, 0)
+	b.SetAnswer(score(http.StatusInternalServerError))
 	publish(t, c, b.workflow("ask", ""))
 	id := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
 	retried := c.Post(t, "/v1/executions/"+id+"/retry", apitest.Raw(`{"skipTasks":["ask"]}`)).Expect(http.StatusAccepted)
@@ -99,25 +100,22 @@ func TestCancelReachesACallElsewhere(t *testing.T) {
 	elsewhere := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
-	target := newHangingTarget(t)
+	target := newBureau(t)
+	release := target.Hold()
 	publish(t, c, `{"name":"Hang","alias":"hang","tasks":[{"id":"ask","type":"http-request","config":{"method":"GET","url":"`+target.URL+`"}}]}`)
 
 	answered := make(chan *apitest.Answer, 1)
 	go func() {
 		answered <- elsewhere.WithToken(c.Token).Post(t, "/v1/workflows/hang/v1/execute", apitest.Raw(`{}`))
 	}()
-	<-target.called
+	target.Wait(1)
 	id := c.Get(t, "/v1/executions?status=running").Expect(http.StatusOK).Text("data[0].id")
 	begun := time.Now()
 	cancelled := c.Post(t, "/v1/executions/"+id+"/cancel", nil).Expect(http.StatusOK)
 	require.Equal(t, "cancelled", cancelled.Text("status"))
 	require.NotEmpty(t, cancelled.Text("completedAt"))
-	select {
-	case <-target.broken:
-		require.Less(t, time.Since(begun), 2*time.Second)
-	case <-time.After(2 * time.Second):
-		t.Fatal("the call goes on")
-	}
+	target.WaitAbandoned(1)
+	require.Less(t, time.Since(begun), 2*time.Second)
 	result := (<-answered).Expect(http.StatusOK)
 	require.Equal(t, "false", result.Text("isSuccess"))
 	require.Equal(t, "the execution was cancelled", result.Text("errorMessage"))
@@ -127,33 +125,9 @@ func TestCancelReachesACallElsewhere(t *testing.T) {
 	require.Equal(t, "true", state.Text("retryable"))
 	c.Post(t, "/v1/executions/"+id+"/cancel", nil).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_EXECUTION_STATUS")
 
-	close(target.let)
+	release()
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
-}
-
-// hangingTarget answers when it is let, and tells of callers who gave up.
-type hangingTarget struct {
-	URL                 string
-	called, broken, let chan struct{}
-}
-
-func newHangingTarget(t *testing.T) *hangingTarget {
-	t.Helper()
-	tg := &hangingTarget{called: make(chan struct{}, 100), broken: make(chan struct{}, 100), let: make(chan struct{})}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tg.called <- struct{}{}
-		select {
-		case <-tg.let:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"score":1}`))
-		case <-r.Context().Done():
-			tg.broken <- struct{}{}
-		}
-	}))
-	t.Cleanup(server.Close)
-	tg.URL = server.URL
-	return tg
 }
 
 // Where nobody works, an execution stays pending, and is cancelled at once.

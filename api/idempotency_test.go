@@ -18,6 +18,7 @@ import (
 	"tranche/internal/pgtest"
 	"tranche/internal/secret"
 	"tranche/internal/server"
+	"tranche/internal/targettest"
 )
 
 func key(text string) apitest.Header {
@@ -42,13 +43,12 @@ func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	b := newBureau(t)
-	b.set(http.StatusOK, 300*time.Millisecond)
 	publish(t, c, sumWorkflow)
 	publish(t, c, b.workflow("ask", ""))
 	publish(t, c, b.workflow("async", `,"executionMode":"async"`))
-	b.set(http.StatusInternalServerError, 0)
+	b.Queue(score(http.StatusInternalServerError))
 	failed := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
-	b.set(http.StatusOK, 300*time.Millisecond)
+	b.SetAnswer(targettest.After(300*time.Millisecond, score(http.StatusOK))) // requests meet one in progress
 
 	for name, tc := range map[string]struct {
 		path, body       string
@@ -87,7 +87,7 @@ func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 		})
 	}
 	t.Cleanup(func() {
-		require.Len(t, b.asked(), 4, "asked once by each: the failed execution, its retry and the two others")
+		require.Equal(t, 4, b.Count(), "one call each: the failed execution, its retry and the two others")
 	})
 }
 
@@ -184,15 +184,15 @@ func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
 	publish(t, c, b.workflow("ask", ""))
 	const execute = "/v1/workflows/ask/v1/execute"
 
-	b.set(http.StatusOK, 1500*time.Millisecond)
+	release := b.Hold()
 	waited := c.Post(t, execute, apitest.Raw(`{}`), key("waited"), apitest.Header{Name: "Prefer", Value: "wait=1"}).Expect(http.StatusAccepted)
 	require.Equal(t, waited.Body, c.Post(t, execute, apitest.Raw(`{}`), key("waited")).Expect(http.StatusAccepted).Body)
+	release()
 	require.Equal(t, "completed", awaitEnd(t, c, waited.Text("executionId")).Text("status"))
 	require.Equal(t, waited.Body, c.Post(t, execute, apitest.Raw(`{}`), key("waited")).Expect(http.StatusAccepted).Body)
 
-	b.set(http.StatusInternalServerError, 0)
+	b.Queue(score(http.StatusInternalServerError))
 	failed := c.Post(t, execute, apitest.Raw(`{}`), key("failed")).Expect(http.StatusOK)
-	b.set(http.StatusOK, 0)
 	c.Post(t, "/v1/executions/"+failed.Text("executionId")+"/retry", nil).Expect(http.StatusAccepted)
 	require.Equal(t, "completed", awaitEnd(t, c, failed.Text("executionId")).Text("status"))
 	replayed := c.Post(t, execute, apitest.Raw(`{}`), key("failed")).Expect(http.StatusOK)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/logging"
 	"tranche/internal/server"
+	"tranche/internal/targettest"
 )
 
 // safeBuffer is a log that several write to.
@@ -93,7 +93,7 @@ func (s *signer) refreshTokens(t *testing.T) []string {
 func (s *signer) sendSecrets(t *testing.T) []string {
 	t.Helper()
 	const key, token = "open sesame 4711", "granted-0815"
-	bureau := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	bureau := targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/token":
 			fmt.Fprintf(w, `{"access_token":%q}`, token)
@@ -103,8 +103,7 @@ func (s *signer) sendSecrets(t *testing.T) []string {
 		}
 		fmt.Fprintf(w, "%s %s %s", r.Header.Get("Authorization"), r.Header.Get("X-Key"), r.URL)
 	}))
-	defer bureau.Close()
-	s.Put(t, "/v1/secrets/bureau", map[string]any{"value": key, "hosts": []string{bureau.Listener.Addr().String()}}).Expect(http.StatusOK)
+	s.Put(t, "/v1/secrets/bureau", map[string]any{"value": key, "hosts": []string{bureau.Address()}}).Expect(http.StatusOK)
 	for _, path := range []string{"/answers", "/refuses"} {
 		for i, auth := range []string{
 			`{"type":"apiKey","secret":"bureau","query":"key"}`, `{"type":"basic","secret":"bureau","username":"u"}`,

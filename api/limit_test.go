@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/server"
+	"tranche/internal/targettest"
 )
 
 // replicas runs three processes on one database.
@@ -86,9 +86,7 @@ func TestAddressesAreLimited(t *testing.T) {
 	services := replicas(t)
 	tenant := services[0].Tenant(t)
 	admin := tenant.As(t, identity.RoleAdmin)
-	callbacks := make(chan string, 1)
-	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { callbacks <- r.URL.Query().Get("to") }))
-	defer target.Close()
+	target := targettest.New(t)
 	publishGraph(t, admin, "asked", `[
 		{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
 		{"id":"answer","type":"wait-for-signal","config":{}}]`, `[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]`)
@@ -103,7 +101,7 @@ func TestAddressesAreLimited(t *testing.T) {
 		admitted              []int
 	}{
 		{http.MethodPut, file, "text/csv", []int{http.StatusOK}},
-		{http.MethodPost, <-callbacks, "application/json", []int{http.StatusAccepted, http.StatusBadRequest}},
+		{http.MethodPost, target.Wait(1)[0].Query.Get("to"), "application/json", []int{http.StatusAccepted, http.StatusBadRequest}},
 	} {
 		of, err := url.Parse(c.address)
 		require.NoError(t, err)

@@ -3,7 +3,6 @@ package api_test
 import (
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"tranche/internal/identity"
 	"tranche/internal/logging"
 	"tranche/internal/server"
+	"tranche/internal/targettest"
 )
 
 // publishGraph makes and publishes a workflow and returns its id.
@@ -69,15 +69,14 @@ func testSignalsDeliver(t *testing.T, s *apitest.Service) {
 
 func testSignalsEarlySignal(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
-	let := make(chan struct{})
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))
-	defer target.Close()
+	target := targettest.New(t)
+	release := target.Hold()
 	publishGraph(t, c, "early", `[{"id":"slow","type":"http-request","config":{"url":"`+target.URL+`"}},`+approval[1:],
 		`[{"source":"start","target":"slow"},{"source":"slow","target":"approval"},{"source":"approval","target":"done"}]`)
 	id := c.Post(t, "/v1/workflows/early/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
 	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"approval","payload":{"approved":true,"by":"x"}}`)).Expect(http.StatusAccepted)
 	c.Post(t, "/v1/executions/"+id+"/signals", apitest.Raw(`{"taskId":"approval","payload":{"approved":true}}`)).Expect(http.StatusBadRequest)
-	close(let)
+	release()
 	eventually(t, c, id, "completed")
 }
 
@@ -88,19 +87,15 @@ func TestCallbackAddresses(t *testing.T) {
 		c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
-	addresses := make(chan string, 2)
-	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		addresses <- r.URL.Query().Get("to")
-	}))
-	defer target.Close()
+	target := targettest.New(t)
 	publishGraph(t, c, "asked", `[{"id":"each","type":"for-each","config":{"items":"[1, 2]","tasks":[
 		{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
 		{"id":"answer","type":"wait-for-signal","config":{}}],
 		"edges":[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]}}]`, `[]`)
 	id := c.Post(t, "/v1/workflows/asked/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
 	anyone := s.Anonymous()
-	for range 2 {
-		address := strings.TrimPrefix(<-addresses, s.URL)
+	for _, call := range target.Wait(2) {
+		address := strings.TrimPrefix(call.Query.Get("to"), s.URL)
 		forged := address[:len(address)-2] + "xx"
 		anyone.Post(t, forged, apitest.Raw(`{}`)).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 		anyone.Post(t, address, apitest.Raw(`{"ok":true}`)).Expect(http.StatusAccepted)
@@ -115,16 +110,12 @@ func TestCallbackAddresses(t *testing.T) {
 // Faults are named where the caller wrote them: of a callback the body is the payload.
 func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
-	addresses := make(chan string, 1)
-	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		addresses <- strings.TrimPrefix(r.URL.Query().Get("to"), s.URL)
-	}))
-	defer target.Close()
+	target := targettest.New(t)
 	publishGraph(t, c, "asked", `[{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
 		{"id":"answer","type":"wait-for-signal","config":{"schema":{"type":["object","array"],"properties":{"a":{"type":"string"}},"items":{"type":"integer"}}}}]`,
 		`[{"source":"start","target":"ask"},{"source":"ask","target":"answer"}]`)
 	id := c.Post(t, "/v1/workflows/asked/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
-	address := <-addresses
+	address := strings.TrimPrefix(target.Wait(1)[0].Query.Get("to"), s.URL)
 	for payload, fields := range map[string][2]string{
 		`7`:       {"payload", "body"},
 		`{"a":1}`: {"payload.a", "a"},
@@ -206,12 +197,9 @@ func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
 func testSignalsSecretsAreSealed(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
-	seen := make(chan string, 1)
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen <- r.Header.Get("Authorization")
+	target := targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("you said " + r.Header.Get("Authorization")))
 	}))
-	defer target.Close()
 	host := strings.TrimPrefix(target.URL, "http://")
 	put := c.Put(t, "/v1/secrets/bureau", apitest.Raw(`{"value":"open sesame","hosts":["`+host+`"]}`)).Expect(http.StatusOK)
 	require.NotContains(t, string(put.Body), "sesame")
@@ -222,7 +210,7 @@ func testSignalsSecretsAreSealed(t *testing.T, s *apitest.Service) {
 
 	publishGraph(t, c, "secretive", `[{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","auth":{"type":"bearer","secret":"bureau"}}}]`, `[]`)
 	answer := c.Post(t, "/v1/workflows/secretive/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK)
-	require.Equal(t, "Bearer open sesame", <-seen)
+	require.Equal(t, "Bearer open sesame", target.Last().Header.Get("Authorization"))
 	require.Contains(t, string(answer.Body), "you said Bearer [redacted]")
 	require.NotContains(t, string(answer.Body), "sesame")
 

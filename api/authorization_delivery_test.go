@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +24,7 @@ import (
 	"tranche/jobs"
 )
 
-// codeOf is the code in a message by the gateway.
+// codeOf returns the code in a message of the gateway.
 func codeOf(t *testing.T, m gatewayMessage) string {
 	t.Helper()
 	found := regexp.MustCompile(`\\n([0-9]{6})\\n`).FindStringSubmatch(m.body)
@@ -40,7 +41,10 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		t.Helper()
 		s := d.signer(t)
 		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
-		require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= tries }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool {
+			d.retryDelivery(t, otpID)
+			return len(d.gateway.received(to)) >= tries
+		}, 30*time.Second, 10*time.Millisecond)
 		received := d.gateway.received(to)
 		for _, m := range received {
 			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a repetition is the same message under the same key")
@@ -68,6 +72,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		})
 		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
 		require.Eventually(t, func() bool {
+			d.retryDelivery(t, otpID)
 			return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), `"SM-3"`)
 		}, 30*time.Second, 50*time.Millisecond)
 		received := d.gateway.received(to)
@@ -135,7 +140,7 @@ func testRefusedDelivery(t *testing.T, d *desk) {
 	require.True(t, isWiped)
 }
 
-// testNeverSentLate holds a code back until it has expired.
+// An expired code is not sent, and its message is deleted.
 func testNeverSentLate(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -144,9 +149,10 @@ func testNeverSentLate(t *testing.T, d *desk) {
 	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
 		Expect(http.StatusCreated).Text("otpId")
 	require.Eventually(t, func() bool { return len(d.gateway.received(to)) >= 1 }, 20*time.Second, 10*time.Millisecond)
-	s.exec(t, `UPDATE one_time_passwords SET expires_at = now() WHERE id = $1`, otpID)
+	pgtest.ExpireOneTimePassword(t, s.Pool, uuid.MustParse(otpID), 0)
 	tried := len(d.gateway.received(to))
 	require.Eventually(t, func() bool {
+		d.retryDelivery(t, otpID)
 		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "expired before it could be sent")
 	}, 30*time.Second, 50*time.Millisecond)
 	require.LessOrEqual(t, len(d.gateway.received(to)), tried+1, "at most a try that was under way")
@@ -155,7 +161,7 @@ func testNeverSentLate(t *testing.T, d *desk) {
 	require.True(t, isWiped)
 }
 
-// testDiscardedDelivery throws the job of a message away: the sweep wipes it.
+// If the job of a message is discarded, the sweep deletes the message.
 func testDiscardedDelivery(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -165,7 +171,7 @@ func testDiscardedDelivery(t *testing.T, d *desk) {
 		Expect(http.StatusCreated).Text("otpId")
 	require.Eventually(t, func() bool {
 		tag, err := s.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'discarded', finalized_at = now()
-			WHERE kind = 'otp_delivery' AND args ->> 'otp_id' = $1 AND state = 'retryable'`, otpID)
+			WHERE kind = 'otp_delivery' AND args ->> 'otp_id' = $1 AND state IN ('available', 'retryable')`, otpID)
 		return err == nil && tag.RowsAffected() == 1
 	}, 30*time.Second, 10*time.Millisecond)
 	client, err := jobs.NewClient(s.Pool, jobs.Config{ProcessID: pgtest.NewID(t), Logger: slog.New(slog.DiscardHandler)})
@@ -181,13 +187,13 @@ func testDiscardedDelivery(t *testing.T, d *desk) {
 	}
 	sweep()
 	require.Equal(t, 1, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "it has not expired")
-	s.exec(t, `UPDATE one_time_passwords SET expires_at = now() - interval '61 seconds' WHERE id = $1`, otpID)
+	pgtest.ExpireOneTimePassword(t, s.Pool, uuid.MustParse(otpID), 61*time.Second)
 	sweep()
 	require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"))
 	require.Equal(t, "the code expired before it could be sent", s.evidence(t, "delivery_failed")["reason"])
 }
 
-// hasty is a sender that waits for a provider for a moment only.
+// hasty is a sender with a short timeout.
 type hasty struct{ message.Sender }
 
 func (h hasty) Send(ctx context.Context, m message.Message) (message.Receipt, error) {
@@ -196,7 +202,7 @@ func (h hasty) Send(ctx context.Context, m message.Message) (message.Receipt, er
 	return h.Sender.Send(ctx, m)
 }
 
-// TestGatewayTimesOut has a provider that takes a message and does not say so.
+// The provider accepts the message but does not answer.
 func TestGatewayTimesOut(t *testing.T) {
 	t.Parallel()
 	gateway, sms := openGateway(t)
@@ -214,7 +220,10 @@ func TestGatewayTimesOut(t *testing.T) {
 	})
 	otpID := s.Post(t, s.path("/signatures"), map[string]any{"value": to, "contactMethod": "sms", "templateId": "default"}).
 		Expect(http.StatusCreated).Text("otpId")
-	require.Eventually(t, func() bool { return s.recorded(t, "code_sent") == 1 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool {
+		d.retryDelivery(t, otpID)
+		return s.recorded(t, "code_sent") == 1
+	}, 30*time.Second, 20*time.Millisecond)
 	received := gateway.received(to)
 	require.Len(t, received, 2)
 	require.Equal(t, gatewayMessage{otpID, received[0].body}, received[1], "a repetition is the same message under the same key")

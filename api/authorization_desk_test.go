@@ -19,13 +19,14 @@ import (
 	"tranche/internal/apitest"
 	"tranche/internal/identity"
 	"tranche/internal/message"
+	"tranche/internal/pgtest"
 	"tranche/internal/server"
 )
 
 // lineOfDigits finds the code, which the default template has alone on a line.
 var lineOfDigits = regexp.MustCompile(`(?m)^([0-9]{6,10})\r?$`)
 
-// postOffice is an SMTP server in this process that keeps what it takes.
+// postOffice is an SMTP server that keeps the letters it accepts.
 type postOffice struct {
 	mu      sync.Mutex
 	letters map[string][]string // by recipient
@@ -64,8 +65,8 @@ func (s *postSession) Data(r io.Reader) error {
 	return err
 }
 
-// letterTimeMax is long because a delivery that fails is tried again every five
-// seconds, by whichever process comes first.
+// letterTimeMax is long because a failed delivery is retried after five seconds, by
+// either process.
 const letterTimeMax = 90 * time.Second
 
 // code waits for the nth letter to a recipient and returns the code in it.
@@ -106,7 +107,7 @@ func openPostOffice(t *testing.T) (*postOffice, message.Sender) {
 	return office, sender
 }
 
-// gateway is a provider of SMS that answers as it is told.
+// gateway is an SMS provider whose answers a test sets.
 type gateway struct {
 	mu       sync.Mutex
 	handle   map[string]func(w http.ResponseWriter, r *http.Request, try int) // by number
@@ -153,7 +154,7 @@ func openGateway(t *testing.T) (*gateway, message.Sender) {
 	return g, sender
 }
 
-// desk is a service that signs, and where its codes go.
+// desk is a service with receivers for its codes.
 type desk struct {
 	*apitest.Service
 	office  *postOffice
@@ -161,7 +162,7 @@ type desk struct {
 	senders message.Senders
 }
 
-// openDesk starts a service that sends e-mail and SMS, but no WhatsApp.
+// openDesk starts a service that sends email and SMS, but no WhatsApp messages.
 func openDesk(t *testing.T, options ...func(*server.Config)) *desk {
 	t.Helper()
 	d := &desk{}
@@ -175,7 +176,7 @@ func openDesk(t *testing.T, options ...func(*server.Config)) *desk {
 	return d
 }
 
-// signer is a tenant's admin with an authorization to sign.
+// signer is an admin of a tenant with an authorization to sign.
 type signer struct {
 	*desk
 	*apitest.Caller
@@ -193,7 +194,7 @@ func (d *desk) signer(t *testing.T) *signer {
 	return s
 }
 
-// create makes one more authorization.
+// create creates another authorization.
 func (s *signer) create(t *testing.T) string {
 	t.Helper()
 	return s.Post(t, "/v1/authorizations", map[string]any{
@@ -205,7 +206,7 @@ func byEmail(to string) map[string]any {
 	return map[string]any{"value": to, "contactMethod": "email", "templateId": "default"}
 }
 
-// start asks for a code and returns it with its otpId.
+// start requests a code and returns it with its otpId.
 func (s *signer) start(t *testing.T, to string) (otpID, code string) {
 	t.Helper()
 	before := s.office.count(to)
@@ -218,20 +219,27 @@ func (s *signer) attempt(t *testing.T, otpID, code string) *apitest.Answer {
 	return s.Post(t, s.path("/signatures/attempt"), map[string]any{"otpId": otpID, "code": code})
 }
 
-// otherThan is another code of the same length.
+// otherThan returns a different code of the same length.
 func otherThan(code string) string {
 	return strings.Map(func(r rune) rune { return '0' + (r-'0'+1)%10 }, code)
 }
 
-// exec changes what no caller can: the past.
+// exec changes stored times and other state that the API cannot change.
 func (d *desk) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
-	_, err := d.Pool.Exec(t.Context(), sql, args...)
-	require.NoError(t, err)
+	pgtest.Exec(t, d.Pool, sql, args...)
 }
 
-// rest lets the pause between two codes pass.
+// retryDelivery makes the failed delivery of a code due now, so that a test need not
+// wait for the backoff.
+func (d *desk) retryDelivery(t *testing.T, otpID string) {
+	t.Helper()
+	d.exec(t, `UPDATE river.river_job SET state = 'available', scheduled_at = now()
+		WHERE kind = 'otp_delivery' AND args ->> 'otp_id' = $1 AND state IN ('available', 'retryable') AND scheduled_at > now()`, otpID)
+}
+
+// rest ends the minimum time between two codes.
 func (s *signer) rest(t *testing.T) {
 	t.Helper()
-	s.exec(t, `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds' WHERE tenant_id = $1`, s.tenant.ID)
+	pgtest.AgeOneTimePasswords(t, s.Pool, s.tenant.ID, 61*time.Second)
 }

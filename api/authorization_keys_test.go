@@ -3,6 +3,7 @@ package api_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 	"tranche/internal/server"
 )
 
-// keyed makes a service have these master keys, the first of which seals.
+// keyed sets the master keys of a service. The first one encrypts.
 func keyed(t *testing.T, keys string) func(*server.Config) {
 	t.Helper()
 	ring, err := secret.ParseKeys(keys)
@@ -19,9 +20,9 @@ func keyed(t *testing.T, keys string) func(*server.Config) {
 	return func(c *server.Config) { c.Keys = ring }
 }
 
-// TestConsentOutlivesTheMasterKey replaces the master key while a code is open:
-// processes with the new key in front take it, and count on.
-func TestConsentOutlivesTheMasterKey(t *testing.T) {
+// A code that was sent before the master key is rotated stays valid, and its attempts
+// still count.
+func TestConsentAfterMasterKeyRotation(t *testing.T) {
 	t.Parallel()
 	older, newer := secret.GenerateKey(), secret.GenerateKey()
 	d := openDesk(t, keyed(t, older))
@@ -37,11 +38,16 @@ func TestConsentOutlivesTheMasterKey(t *testing.T) {
 	require.Contains(t, problem.Message, "3 attempts are left")
 	after.attempt(t, otpID, code).Expect(http.StatusAccepted)
 
-	// A contact cannot be sent more codes because the key has changed.
+	// The rate limit of a contact still applies after the rotation.
 	after.id = after.create(t)
 	after.Post(t, after.path("/signatures"), byEmail("rotation@example.com")).ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
 
-	// A message that is sealed under the new key waits for a process that has it.
-	otpID, code = after.start(t, "rotated@example.com")
-	after.attempt(t, otpID, code).Expect(http.StatusAccepted)
+	// A message that is encrypted with the new key waits for a process that has the key.
+	const to = "rotated@example.com"
+	otpID = after.Post(t, after.path("/signatures"), byEmail(to)).Expect(http.StatusCreated).Text("otpId")
+	require.Eventually(t, func() bool {
+		d.retryDelivery(t, otpID)
+		return d.office.count(to) > 0
+	}, letterTimeMax, 50*time.Millisecond)
+	after.attempt(t, otpID, d.office.code(t, to, 1)).Expect(http.StatusAccepted)
 }

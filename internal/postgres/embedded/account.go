@@ -12,17 +12,16 @@ import (
 	"syscall"
 )
 
-// account is the operating system user that the server runs as. PostgreSQL
-// refuses to run as root.
+// account is the operating system user of the server. PostgreSQL does not run as root.
 type account struct {
 	uid, gid uint32
 	name     string
-	drop     bool // this process is root and the server is not
+	drop     bool // this process is root, so the server needs another user
 }
 
-// serverAccount chooses the user: this process's own, or, for root, the owner
-// of an existing cluster, else postgres, else nobody.
-func serverAccount(p *place) (account, error) {
+// serverAccount returns the user of the server: the user of this process or, for root, the owner
+// of the cluster, otherwise postgres, otherwise nobody.
+func serverAccount(p *dataDir) (account, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return account{uid: uint32(uid), gid: uint32(os.Getegid()), name: strconv.Itoa(uid)}, nil
 	}
@@ -30,7 +29,7 @@ func serverAccount(p *place) (account, error) {
 	if err == nil {
 		owner := statOf(info)
 		if owner.Uid == 0 {
-			return account{}, fmt.Errorf("%s belongs to root, as whom PostgreSQL refuses to run: give it to another user (chown -R)", p.cluster)
+			return account{}, fmt.Errorf("%s belongs to root, and PostgreSQL does not run as root: give it to another user (chown -R)", p.cluster)
 		}
 		return account{uid: owner.Uid, gid: owner.Gid, name: strconv.Itoa(int(owner.Uid)), drop: true}, nil
 	}
@@ -48,10 +47,10 @@ func serverAccount(p *place) (account, error) {
 			return account{uid: uint32(uid), gid: uint32(gid), name: name, drop: true}, nil
 		}
 	}
-	return account{}, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: start tranche as another user")
+	return account{}, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody: start tranche as another user")
 }
 
-// own gives a file to the account.
+// own makes the account the owner of a file.
 func (a account) own(path string) error {
 	if !a.drop {
 		return nil
@@ -59,8 +58,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.uid), int(a.gid))
 }
 
-// apply makes a command run as the account, away from directories it may not
-// enter and without the caller's PG* variables.
+// apply makes a command run as the account, in a directory that the account may enter and
+// without the PG* variables of this process.
 func (a account) apply(cmd *exec.Cmd) {
 	cmd.Dir = "/"
 	cmd.Env = plainEnvironment()
@@ -72,7 +71,7 @@ func (a account) apply(cmd *exec.Cmd) {
 	}
 }
 
-// checkReach says which directory on the way to path is closed to the account.
+// checkReach returns an error if the account may not enter a directory of path.
 func (a account) checkReach(path, remedy string) error {
 	if !a.drop {
 		return nil
@@ -83,7 +82,7 @@ func (a account) checkReach(path, remedy string) error {
 			return err
 		}
 		if !a.mayEnter(info) {
-			return fmt.Errorf("%s cannot be reached by the user %s, as whom PostgreSQL runs because it refuses to run as root: %s is closed to it; %s", path, a.name, dir, remedy)
+			return fmt.Errorf("PostgreSQL runs as user %[2]s, because it does not run as root, and that user cannot reach %[1]s: it may not enter %[3]s; %[4]s", path, a.name, dir, remedy)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -103,7 +102,7 @@ func (a account) mayEnter(info fs.FileInfo) bool {
 	}
 }
 
-// statOf is what os.Stat knows of a file on every Unix.
+// statOf returns the system's data of a file, which every Unix has.
 func statOf(info fs.FileInfo) *syscall.Stat_t {
 	return info.Sys().(*syscall.Stat_t) //nolint:errcheck // see above
 }

@@ -17,18 +17,17 @@ import (
 	"time"
 )
 
-// majorMin is the oldest PostgreSQL for new clusters: the oldest that the tests
-// run on.
+// majorMin is the lowest PostgreSQL version for new clusters, and the lowest that the tests use.
 const majorMin = 15
 
-// binaries are the programs of one PostgreSQL.
+// binaries are the programs of one PostgreSQL version.
 type binaries struct {
-	dir   string // holds initdb and postgres
+	dir   string // contains initdb and postgres
 	major int
 }
 
-// locales are initdb's arguments in order of preference: UTF-8 character
-// classes with an order that no upgrade of the system's library changes.
+// locales returns arguments of initdb in order of preference. They select UTF-8 character classes
+// and a sort order that no upgrade of the system's C library changes.
 func (b binaries) locales() [][]string {
 	if b.major >= 17 {
 		return [][]string{{"--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"}}
@@ -36,9 +35,9 @@ func (b binaries) locales() [][]string {
 	return [][]string{{"--locale=C.UTF-8"}, {"--locale=C", "--lc-ctype=en_US.UTF-8"}, {"--locale=C"}}
 }
 
-// finder says where PostgreSQL may be installed and how it is fetched.
+// finder finds installed binaries and downloads others.
 type finder struct {
-	pgConfig string   // program that knows the directory
+	pgConfig string   // program that prints the directory
 	globs    []string // directories of packages
 	fetcher  fetcher
 }
@@ -62,8 +61,8 @@ func defaultFinder() finder {
 	}
 }
 
-// find returns the binaries to run a cluster with: of exactly the given major
-// version if the cluster exists, else the newest.
+// find returns binaries of the given major version or, if it is empty because there is no
+// cluster, of the newest version.
 func (o Options) find(ctx context.Context, major string) (binaries, error) {
 	fits := func(b binaries) bool { return b.major >= majorMin }
 	if major != "" {
@@ -75,7 +74,7 @@ func (o Options) find(ctx context.Context, major string) (binaries, error) {
 			return binaries{}, fmt.Errorf("TRANCHE_PG_BIN: %w", err)
 		}
 		if !fits(found) {
-			return binaries{}, misfit(o.Dir, major, []binaries{found})
+			return binaries{}, versionError(o.Dir, major, []binaries{found})
 		}
 		return found, nil
 	}
@@ -87,19 +86,19 @@ func (o Options) find(ctx context.Context, major string) (binaries, error) {
 		}
 	}
 	if major != "" && major != strconv.Itoa(fetchedMajor) {
-		return binaries{}, misfit(o.Dir, major, all)
+		return binaries{}, versionError(o.Dir, major, all)
 	}
 	if o.NoDownload {
-		return binaries{}, fmt.Errorf("no PostgreSQL is installed and fetching one is forbidden (TRANCHE_PG_DOWNLOAD=off): %s", installAdvice)
+		return binaries{}, fmt.Errorf("PostgreSQL is not installed, and downloads are disabled (TRANCHE_PG_DOWNLOAD=off): %s", installHint)
 	}
 	if cacheErr != nil {
-		return binaries{}, fmt.Errorf("no PostgreSQL is installed and there is no directory to keep a fetched one in (%w): %s", cacheErr, installAdvice)
+		return binaries{}, fmt.Errorf("PostgreSQL is not installed, and there is no cache directory for a download (%w): %s", cacheErr, installHint)
 	}
 	return o.finder.fetcher.fetch(ctx, cache, o.Notices)
 }
 
-// installed lists what is there, newest first; what was installed for the
-// machine goes before the cache.
+// installed returns the available binaries, newest first. Installed packages come before the
+// cache.
 func (f finder) installed(ctx context.Context, cache string) []binaries {
 	var dirs []string
 	if output, err := exec.CommandContext(ctx, f.pgConfig, "--bindir").Output(); err == nil { //nolint:gosec // a fixed name
@@ -131,7 +130,7 @@ func inspectAll(ctx context.Context, dirs []string) []binaries {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`) // constant, compiled once
 
-// inspect checks that a directory holds a server and asks its version.
+// inspect checks that a directory contains a server and returns its version.
 func inspect(ctx context.Context, dir string) (binaries, error) {
 	for _, program := range []string{"initdb", "postgres"} {
 		if info, err := os.Stat(filepath.Join(dir, program)); err != nil || info.IsDir() {
@@ -141,7 +140,8 @@ func inspect(ctx context.Context, dir string) (binaries, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	output, err := versionOf(ctx, dir)
-	// Just unpacked: a process forked meanwhile may hold the file open for a moment.
+	// After unpacking, a process that was forked at the same time may have the file open for
+	// a moment.
 	for ; errors.Is(err, syscall.ETXTBSY); output, err = versionOf(ctx, dir) {
 		time.Sleep(pollInterval)
 	}
@@ -150,11 +150,11 @@ func inspect(ctx context.Context, dir string) (binaries, error) {
 	}
 	match := versionPattern.FindSubmatch(output)
 	if match == nil {
-		return binaries{}, fmt.Errorf("%s/postgres --version says %q", dir, output)
+		return binaries{}, fmt.Errorf("%s/postgres --version printed %q", dir, output)
 	}
 	major, err := strconv.Atoi(string(match[1]))
 	if err != nil {
-		return binaries{}, fmt.Errorf("%s/postgres --version says %q", dir, output)
+		return binaries{}, fmt.Errorf("%s/postgres --version printed %q", dir, output)
 	}
 	return binaries{dir: dir, major: major}, nil
 }
@@ -163,9 +163,9 @@ func versionOf(ctx context.Context, dir string) ([]byte, error) {
 	return exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").CombinedOutput() //nolint:gosec // the operator's binaries
 }
 
-// misfit explains that no found version can run the cluster.
-func misfit(dir, major string, found []binaries) error {
-	have := "none is installed"
+// versionError returns an error that lists the versions found.
+func versionError(dir, major string, found []binaries) error {
+	have := "it is not installed"
 	if len(found) > 0 {
 		names := make([]string, len(found))
 		for i, b := range found {
@@ -174,15 +174,14 @@ func misfit(dir, major string, found []binaries) error {
 		have = "found: " + strings.Join(names, ", ")
 	}
 	if major == "" {
-		return fmt.Errorf("PostgreSQL %d or newer is needed; %s: %s", majorMin, have, installAdvice)
+		return fmt.Errorf("PostgreSQL %d or newer is required; %s: %s", majorMin, have, installHint)
 	}
-	return fmt.Errorf("the data in %s were made by PostgreSQL %s, which alone can run them; %s: install PostgreSQL %s, move the data over with pg_upgrade, or choose another TRANCHE_DATA_DIR", dir, major, have, major)
+	return fmt.Errorf("the data in %s need PostgreSQL %s; %s: install PostgreSQL %s, upgrade the data with pg_upgrade, or set another TRANCHE_DATA_DIR", dir, major, have, major)
 }
 
-const installAdvice = "install it (apt-get install postgresql, dnf install postgresql-server, apk add postgresql, brew install postgresql), name its directory in TRANCHE_PG_BIN, or set DATABASE_URL to a server"
+const installHint = "install it (apt-get install postgresql, dnf install postgresql-server, apk add postgresql, brew install postgresql), set TRANCHE_PG_BIN to its directory, or set DATABASE_URL to a server"
 
-// cacheDir is where fetched binaries are kept: for root where the user that the
-// server drops to can read.
+// cacheDir returns the directory of downloaded binaries. The user of the server can read it.
 func (o Options) cacheDir() (string, error) {
 	if o.CacheDir != "" {
 		return filepath.Abs(o.CacheDir)

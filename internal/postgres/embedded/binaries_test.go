@@ -36,16 +36,16 @@ func TestFind(t *testing.T) {
 		want          string
 		wantErr       string
 	}{
-		"the newest that is installed":              {want: installed("17")},
-		"the cluster's version":                     {major: "15", want: installed("15")},
-		"an old version for an old cluster":         {major: "14", want: installed("14")},
-		"the cache where none is installed":         {major: "18", want: cached},
-		"a cluster of a version that is not there":  {major: "16", wantErr: "made by PostgreSQL 16"},
-		"the named directory":                       {binDir: filepath.Join(base, "beta"), want: filepath.Join(base, "beta")},
-		"a named directory without programs":        {binDir: filepath.Join(base, "empty"), wantErr: "TRANCHE_PG_BIN: " + base},
-		"a named directory that does not fit":       {binDir: installed("17"), major: "15", wantErr: "found: 17 ("},
-		"a named directory too old for a new one":   {binDir: installed("14"), wantErr: "PostgreSQL 15 or newer is needed"},
-		"a named directory fits an old cluster too": {binDir: installed("9"), major: "9", want: installed("9")},
+		"newest version":                          {want: installed("17")},
+		"version of the cluster":                  {major: "15", want: installed("15")},
+		"old version for an old cluster":          {major: "14", want: installed("14")},
+		"cache if no package is installed":        {major: "18", want: cached},
+		"missing version of a cluster":            {major: "16", wantErr: "need PostgreSQL 16"},
+		"configured directory":                    {binDir: filepath.Join(base, "beta"), want: filepath.Join(base, "beta")},
+		"configured directory without programs":   {binDir: filepath.Join(base, "empty"), wantErr: "TRANCHE_PG_BIN: " + base},
+		"configured directory of another version": {binDir: installed("17"), major: "15", wantErr: "found: 17 ("},
+		"configured directory too old":            {binDir: installed("14"), wantErr: "PostgreSQL 15 or newer is required"},
+		"configured directory for an old cluster": {binDir: installed("9"), major: "9", want: installed("9")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestDefaultDirs(t *testing.T) {
 	require.NoError(t, err)
 	cache, err := Options{}.cacheDir()
 	require.NoError(t, err)
-	if os.Geteuid() == 0 { // its home is closed to the user that the server drops to
+	if os.Geteuid() == 0 { // the user of the server cannot enter root's home
 		require.Equal(t, []string{"/var/lib/tranche", "/var/cache/tranche"}, []string{dir, cache})
 		return
 	}

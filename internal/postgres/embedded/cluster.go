@@ -14,17 +14,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// start brings up the server of the place; the caller holds the lock. Binaries
-// are found anew each time: an upgrade of the system may have moved them.
+// start starts the server. The caller holds the lock. start looks for the binaries each time,
+// because an upgrade of the system may have moved them.
 func (s *Server) start(ctx context.Context) (*process, error) {
-	account, err := serverAccount(s.place)
+	account, err := serverAccount(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := account.checkReach(s.place.dir, "choose another TRANCHE_DATA_DIR"); err != nil {
+	if err := account.checkReach(s.dir.dir, "set another TRANCHE_DATA_DIR"); err != nil {
 		return nil, err
 	}
-	major, err := s.place.majorVersion()
+	major, err := s.dir.majorVersion()
 	if err != nil {
 		return nil, err
 	}
@@ -40,26 +40,26 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 			return nil, err
 		}
 	}
-	if err := s.place.prepareSocketDir(account); err != nil {
+	if err := s.dir.prepareSocketDir(account); err != nil {
 		return nil, err
 	}
-	if err := clearRemains(ctx, s.place); err != nil {
+	if err := stopStaleServer(ctx, s.dir); err != nil {
 		return nil, err
 	}
 	return s.launch(ctx, binaries, account)
 }
 
-// initialise makes the cluster beside its final place and moves it there whole,
-// so that an interrupted initdb leaves nothing that looks like data.
+// initialise creates the cluster in a temporary directory and then renames it, so that an
+// interrupted initdb leaves no incomplete cluster.
 func (s *Server) initialise(ctx context.Context, binaries binaries, account account) error {
-	if left, err := filepath.Glob(filepath.Join(s.place.dir, "initdb-*")); err == nil {
+	if left, err := filepath.Glob(filepath.Join(s.dir.dir, "initdb-*")); err == nil {
 		for _, dir := range left {
-			_ = os.RemoveAll(dir) // of an initdb that never finished
+			_ = os.RemoveAll(dir) // of an interrupted initdb
 		}
 	}
 	var firstErr error
 	for _, locale := range binaries.locales() {
-		fresh, err := os.MkdirTemp(s.place.dir, "initdb-")
+		fresh, err := os.MkdirTemp(s.dir.dir, "initdb-")
 		if err != nil {
 			return fmt.Errorf("new cluster: %w", err)
 		}
@@ -75,7 +75,7 @@ func (s *Server) initialise(ctx context.Context, binaries binaries, account acco
 		account.apply(cmd)
 		output, err := cmd.CombinedOutput()
 		if err == nil {
-			return s.settle(fresh)
+			return s.finalize(fresh)
 		}
 		if firstErr == nil {
 			firstErr = fmt.Errorf("initdb (%s): %w\n%s", binaries.dir, err, strings.TrimSpace(string(output)))
@@ -84,12 +84,12 @@ func (s *Server) initialise(ctx context.Context, binaries binaries, account acco
 	return firstErr
 }
 
-// settle gives a finished cluster its name, durably.
-func (s *Server) settle(fresh string) error {
-	if err := os.Rename(fresh, s.place.cluster); err != nil {
+// finalize renames a complete cluster and syncs the directory.
+func (s *Server) finalize(fresh string) error {
+	if err := os.Rename(fresh, s.dir.cluster); err != nil {
 		return fmt.Errorf("new cluster: %w", err)
 	}
-	dir, err := os.Open(s.place.dir)
+	dir, err := os.Open(s.dir.dir)
 	if err != nil {
 		return fmt.Errorf("new cluster: %w", err)
 	}
@@ -100,9 +100,9 @@ func (s *Server) settle(fresh string) error {
 	return nil
 }
 
-// launch starts the server and waits until it takes connections.
+// launch starts the server process and waits until it accepts connections.
 func (s *Server) launch(ctx context.Context, binaries binaries, account account) (*process, error) {
-	log, err := openLog(s.place.logFile)
+	log, err := openLog(s.dir.logFile)
 	if err != nil {
 		return nil, err
 	}
@@ -111,31 +111,31 @@ func (s *Server) launch(ctx context.Context, binaries binaries, account account)
 	if err != nil {
 		return nil, fmt.Errorf("server log: %w", err)
 	}
-	args := []string{"-D", s.place.cluster, "-k", s.place.socketDir}
+	args := []string{"-D", s.dir.cluster, "-k", s.dir.socketDir}
 	args = append(args, s.options.parameters()...)
-	cmd := exec.Command(filepath.Join(binaries.dir, "postgres"), args...) //nolint:gosec,noctx // outlives the call: stopped by stop
+	cmd := exec.Command(filepath.Join(binaries.dir, "postgres"), args...) //nolint:gosec,noctx // it outlives the call; stop ends it
 	account.apply(cmd)
 	cmd.Stdout, cmd.Stderr = log, log
 	running, err := startProcess(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
-	if err := awaitReady(ctx, s.place, running); err != nil {
+	if err := awaitReady(ctx, s.dir, running); err != nil {
 		_ = running.stop()
-		return nil, fmt.Errorf("%w\n%s", err, logTail(s.place.logFile, began))
+		return nil, fmt.Errorf("%w\n%s", err, logTail(s.dir.logFile, began))
 	}
 	return running, nil
 }
 
-// awaitReady waits for the server, through crash recovery if need be, and makes
-// the database if it is missing.
-func awaitReady(ctx context.Context, place *place, running *process) error {
+// awaitReady waits for the server, including crash recovery, and creates the database if it does
+// not exist.
+func awaitReady(ctx context.Context, dir *dataDir, running *process) error {
 	for {
-		err := createDatabase(ctx, place)
+		err := createDatabase(ctx, dir)
 		if err == nil {
 			return nil
 		}
-		if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.Code != "57P03" { // cannot_connect_now
+		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code != "57P03" { // cannot_connect_now
 			return fmt.Errorf("the PostgreSQL server started, but: %w", err)
 		}
 		select {
@@ -148,8 +148,8 @@ func awaitReady(ctx context.Context, place *place, running *process) error {
 	}
 }
 
-func createDatabase(ctx context.Context, place *place) error {
-	conn, err := pgx.Connect(ctx, place.url("postgres"))
+func createDatabase(ctx context.Context, dir *dataDir) error {
+	conn, err := pgx.Connect(ctx, dir.url("postgres"))
 	if err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func createDatabase(ctx context.Context, place *place) error {
 }
 
 const (
-	logSizeMax = 16 << 20 // bytes; a longer log is set aside at the next start
-	logTailMax = 4 << 10  // bytes of the log that an error carries
+	logSizeMax = 16 << 20 // bytes; the next start renames a longer log
+	logTailMax = 4 << 10  // bytes of the log in an error message
 )
 
 func openLog(path string) (*os.File, error) {
@@ -183,7 +183,7 @@ func openLog(path string) (*os.File, error) {
 	return log, nil
 }
 
-// logTail is the end of what the server wrote since began.
+// logTail returns the end of the server's log after the offset began.
 func logTail(path string, began int64) string {
 	log, err := os.ReadFile(path)
 	if err != nil || int64(len(log)) <= began {

@@ -1,11 +1,11 @@
-// Package embedded runs a PostgreSQL server of its own in a directory, for
-// whoever has no database: it finds or fetches the binaries, makes the cluster,
-// starts the server on a socket that only its user reaches, and stops it.
+// Package embedded runs a PostgreSQL server in a data directory, for users without a
+// database. It finds or downloads the binaries, creates the cluster, and starts and stops the
+// server. The server listens on a socket that only its user can reach.
 //
-// Processes meet in the directory. The one that holds its lock runs the server;
-// the others use the running one and take over when its holder goes, so that
-// commands and services can come and go in any order. It never deletes data.
-// It must not know what is stored in the database.
+// Several processes can share a data directory. The process that holds the lock of the
+// directory runs the server, and the others use it. When the holder ends, another process
+// takes over, so commands and services can start and stop in any order. The package never
+// deletes data. It must not know the content of the database.
 package embedded
 
 import (
@@ -21,39 +21,38 @@ import (
 )
 
 const (
-	pollInterval    = 50 * time.Millisecond  // between looks at a lock or a starting server
-	watchInterval   = 250 * time.Millisecond // between a user's looks at the holder's lock
-	restartInterval = time.Second            // between starts of a server that does not stay up
-	othersWaitMax   = 3 * time.Second        // how long a stop waits for other processes to finish
+	pollInterval    = 50 * time.Millisecond  // between checks of a lock or of a starting server
+	watchInterval   = 250 * time.Millisecond // between checks whether the lock is free
+	restartInterval = time.Second            // between starts of a server that ends again
+	othersWaitMax   = 3 * time.Second        // the time that a stop waits for other processes
 
 	user     = "tranche" // superuser of the cluster
 	database = "tranche"
 )
 
-// Options say where the server lives and how it is run.
+// Options configure a server.
 type Options struct {
-	// Dir holds the cluster, its socket, its log and the locks. Empty stands
-	// for DefaultDir.
+	// Dir contains the cluster, its socket, its log and the locks. If it is empty,
+	// DefaultDir is used.
 	Dir string
-	// BinDir is where initdb and postgres are. Empty looks for an installed
-	// PostgreSQL, then in the cache, then fetches one.
+	// BinDir contains initdb and postgres. If it is empty, Open looks for an installed
+	// PostgreSQL, then in the cache, then downloads one.
 	BinDir string
-	// CacheDir keeps fetched binaries. Empty stands for the user's cache
-	// directory, or /var/cache/tranche for root.
+	// CacheDir contains downloaded binaries. If it is empty, the user's cache directory is
+	// used, or /var/cache/tranche for root.
 	CacheDir string
-	// NoDownload forbids fetching binaries.
+	// NoDownload forbids downloads.
 	NoDownload bool
-	// Volatile trades durability for speed: for tests only.
+	// Volatile gives up durability for speed. It is for tests only.
 	Volatile bool
-	// Settings are configuration parameters that override the defaults.
+	// Settings are server parameters that override the defaults.
 	Settings map[string]string
-	// Notices receives one line when something takes long (a download). Nil
-	// discards them.
+	// Notices receives a line before a slow step such as a download. It may be nil.
 	Notices io.Writer
-	// Log is told when the server ends unexpectedly. Nil discards.
+	// Log receives unexpected ends of the server. It may be nil.
 	Log *slog.Logger
 
-	finder finder // where installed binaries are looked for and what is fetched
+	finder finder // finds and downloads binaries
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -76,92 +75,90 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Server is a running server: this process's own, or another's that it uses.
+// Server is a running server. This process or another one runs it.
 type Server struct {
 	options Options
-	place   *place
+	dir     *dataDir
 	locks   *locks
 	url     string
 
 	close     context.CancelFunc
 	closeOnce sync.Once
-	kept      chan struct{} // closed when keep has ended
-	endErr    error         // why stopping failed; read after kept
+	ended     chan struct{} // closed when supervise has ended
+	endErr    error         // of the stop; valid after ended
 }
 
-// Open returns the server of a directory, ready for connections: the one that
-// another process runs there, or one started now. While the Server is open the
-// directory has a server: if its holder ends, this process starts it again.
+// Open returns the server of a directory when it is ready for connections. If no other process
+// runs it, Open starts it. If the holder ends while the Server is open, this process starts the
+// server again.
 //
-// It fails when no fitting binaries can be had, when the cluster is of a
-// PostgreSQL version that is not installed, or when the server's user cannot
-// reach the directory. Crash recovery of a large database may take minutes:
-// bound it by ctx.
+// Open fails if there are no suitable binaries, if the PostgreSQL version of the cluster is not
+// installed, or if the user of the server cannot reach the directory. Crash recovery of a large
+// database can take minutes; ctx can bound it.
 func Open(ctx context.Context, options Options) (*Server, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	place, err := preparePlace(options.Dir)
+	dir, err := prepareDataDir(options.Dir)
 	if err != nil {
 		return nil, err
 	}
-	locks, err := openLocks(place)
+	locks, err := openLocks(dir)
 	if err != nil {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{options: options, place: place, locks: locks, url: place.url(database), close: end, kept: make(chan struct{})}
+	s := &Server{options: options, dir: dir, locks: locks, url: dir.url(database), close: end, ended: make(chan struct{})}
 	process, err := s.join(ctx)
 	if err != nil {
 		end()
 		locks.close()
 		return nil, err
 	}
-	go s.keep(life, process)
+	go s.supervise(life, process)
 	return s, nil
 }
 
-// Find returns the server that another process runs in a directory now, and
-// keeps it from stopping for idleness (see WaitUnused) until Close. It reports
-// false when none is ready. It never starts or takes over a server.
-func Find(ctx context.Context, dir string) (*Server, bool, error) {
-	place, found, err := findPlace(dir)
+// Find returns the server that another process runs in a directory. Until Close, the server
+// does not stop because of idleness (see WaitUnused). Find reports false if no server is ready.
+// It never starts a server.
+func Find(ctx context.Context, path string) (*Server, bool, error) {
+	dir, found, err := findDataDir(path)
 	if err != nil || !found {
 		return nil, false, err
 	}
-	locks, err := openLocks(place)
+	locks, err := openLocks(dir)
 	if err != nil {
 		return nil, false, err
 	}
-	if !locks.use() || !ready(ctx, place) {
+	if !locks.use() || !ready(ctx, dir) {
 		locks.close()
 		return nil, false, nil
 	}
-	kept := make(chan struct{})
-	close(kept)
-	return &Server{place: place, locks: locks, url: place.url(database), close: func() {}, kept: kept}, true, nil
+	ended := make(chan struct{})
+	close(ended)
+	return &Server{dir: dir, locks: locks, url: dir.url(database), close: func() {}, ended: ended}, true, nil
 }
 
-// URL is the connection string of the database. It names a socket that only
-// the server's user, and root, can reach; it holds no secret.
+// URL returns the connection string of the database. It contains no secret. Only the user of
+// the server and root can reach the socket.
 func (s *Server) URL() string { return s.url }
 
-// Close ends this process's use of the server. If this process runs it, Close
-// first gives other processes up to 3 seconds to finish what they do, then
-// stops it: connections are ended and committed work is on disk. A process that
-// uses the server for longer starts it again.
+// Close ends the use of the server. If this process runs the server, Close waits up to 3 s for
+// the other processes and then stops it. Committed work is on disk. A process that still uses
+// the server starts it again.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.close()
-		<-s.kept
+		<-s.ended
 		s.locks.close()
 	})
 	return s.endErr
 }
 
-// WaitUnused returns once no other process has used the server for the given
-// time, or ctx ends. From then on nobody can begin to use it; call Close.
+// WaitUnused returns when no other process has used the server for the given time, or when ctx
+// ends. After that, no other process can begin to use it; the caller must call Close.
 func (s *Server) WaitUnused(ctx context.Context, idle time.Duration) error {
 	ticker := time.NewTicker(min(idle/4, time.Second))
 	defer ticker.Stop()
@@ -177,39 +174,38 @@ func (s *Server) WaitUnused(ctx context.Context, idle time.Duration) error {
 			} else if unusedFor += now.Sub(last); unusedFor >= idle {
 				return nil
 			} else {
-				s.locks.readmit()
+				s.locks.releaseUse()
 			}
 			last = now
 		}
 	}
 }
 
-// join becomes the holder and returns the process it started, or becomes a user
-// of a server that is ready and returns nil.
+// join becomes the holder and returns the server process that it started, or it becomes a user
+// of a running server and returns nil.
 func (s *Server) join(ctx context.Context) (*process, error) {
 	for {
 		if s.locks.use() {
 			if s.locks.hold() {
-				s.locks.readmit()
+				s.locks.releaseUse()
 				return s.start(ctx)
 			}
-			if ready(ctx, s.place) {
+			if ready(ctx, s.dir) {
 				return nil, nil
 			}
-			s.locks.readmit()
+			s.locks.releaseUse()
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the PostgreSQL server that another process runs in %s: %w", s.place.dir, ctx.Err())
+			return nil, fmt.Errorf("waiting for the PostgreSQL server that another process runs in %s: %w", s.dir.dir, ctx.Err())
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// keep holds the promise of Open until ctx ends: a server that ends is started
-// again, one whose holder ends is taken over.
-func (s *Server) keep(ctx context.Context, running *process) {
-	defer close(s.kept)
+// supervise starts the server again whenever it or its holder ends, until ctx ends.
+func (s *Server) supervise(ctx context.Context, running *process) {
+	defer close(s.ended)
 	for {
 		wait := watchInterval
 		if running != nil {
@@ -218,7 +214,7 @@ func (s *Server) keep(ctx context.Context, running *process) {
 				s.endErr = s.end(running)
 				return
 			case <-running.exited:
-				s.options.Log.Error("the embedded PostgreSQL server ended unexpectedly; starting it again", "log", s.place.logFile, "error", running.err)
+				s.options.Log.Error("the embedded PostgreSQL server ended unexpectedly and is started again", "log", s.dir.logFile, "error", running.err)
 				running, wait = nil, restartInterval
 			}
 		}
@@ -231,21 +227,21 @@ func (s *Server) keep(ctx context.Context, running *process) {
 	}
 }
 
-// takeOver starts the server if its holder has gone. It returns nil when there
-// is a holder or the start failed; keep tries again.
+// takeOver starts the server if it has no holder. It returns nil if there is a holder or if the
+// start failed; supervise tries again.
 func (s *Server) takeOver(ctx context.Context) *process {
 	if !s.locks.hold() {
 		return nil
 	}
-	s.locks.readmit()
+	s.locks.releaseUse()
 	running, err := s.start(ctx)
 	if err != nil && ctx.Err() == nil {
-		s.options.Log.Error("the embedded PostgreSQL server does not start; trying again", "error", err)
+		s.options.Log.Error("the embedded PostgreSQL server did not start and is tried again", "error", err)
 	}
 	return running
 }
 
-// end stops the server once other processes have finished, or after 3 seconds.
+// end stops the server when no other process uses it, or after 3 s.
 func (s *Server) end(running *process) error {
 	for deadline := time.Now().Add(othersWaitMax); !s.locks.exclude() && time.Now().Before(deadline); {
 		time.Sleep(pollInterval)
@@ -253,16 +249,16 @@ func (s *Server) end(running *process) error {
 	return running.stop()
 }
 
-// ready reports whether the server of a place answers.
-func ready(ctx context.Context, place *place) bool {
+// ready reports whether the server of a data directory accepts connections.
+func ready(ctx context.Context, dir *dataDir) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, place.url(database))
+	conn, err := pgx.Connect(ctx, dir.url(database))
 	if err != nil {
 		return false
 	}
 	return conn.Close(ctx) == nil
 }
 
-// errNoServer says that the process ended before the server was ready.
+// errNoServer means that the server process ended before it was ready.
 var errNoServer = errors.New("the PostgreSQL server did not start")

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOpenKeepsDataOverCleanStops(t *testing.T) {
+func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	server, err := Open(t.Context(), Options{Dir: dir}) // durable, as for real use
 	require.NoError(t, err)
-	execute(t, server.URL(), "CREATE TABLE kept AS SELECT 42 AS value")
+	execute(t, server.URL(), "CREATE TABLE saved AS SELECT 42 AS value")
 	for parameter, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "listen_addresses": "", "TimeZone": "UTC", "server_encoding": "UTF8"} {
 		require.Equal(t, want, query[string](t, server.URL(), "SHOW "+parameter), parameter)
 	}
@@ -31,13 +31,13 @@ func TestOpenKeepsDataOverCleanStops(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"))
 
 	again := open(t, Options{Dir: dir})
-	require.Equal(t, 42, query[int](t, again.URL(), "SELECT value FROM kept"))
+	require.Equal(t, 42, query[int](t, again.URL(), "SELECT value FROM saved"))
 	log, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
 	require.NoError(t, err)
 	require.NotContains(t, string(log), "not properly shut down")
 }
 
-func TestOpenAsRootDropsToAnotherUser(t *testing.T) {
+func TestOpenAsRoot(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := filepath.Join(openDir(t), "data")
@@ -56,13 +56,13 @@ func TestOpenAsRootDropsToAnotherUser(t *testing.T) {
 	require.Error(t, outsider.Run())
 }
 
-func TestOpenAsRootRefusesAClosedDirectory(t *testing.T) {
+func TestOpenAsRootInClosedDirectory(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	private := t.TempDir()
 	require.NoError(t, os.Chmod(private, 0o700))
 	_, err := Open(t.Context(), Options{Dir: filepath.Join(private, "data")})
-	require.ErrorContains(t, err, private+" is closed to it")
+	require.ErrorContains(t, err, "it may not enter "+private)
 	require.ErrorContains(t, err, "TRANCHE_DATA_DIR")
 }
 
@@ -84,25 +84,25 @@ func TestOpenAsAnotherUser(t *testing.T) {
 	execute(t, server.URL(), "SELECT FROM t")
 }
 
-func TestServerEndsWithItsKilledParent(t *testing.T) {
+func TestServerStopsWhenHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	child := startChild(t, dir, 0)
-	execute(t, child.url, "CREATE TABLE kept AS SELECT 42 AS value")
+	execute(t, child.url, "CREATE TABLE saved AS SELECT 42 AS value")
 	pid := postmaster(t, dir)
 	child.kill(t)
 
 	// At once, while the orphan may still be stopping.
 	server := open(t, Options{Dir: dir})
-	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM kept"))
+	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM saved"))
 	require.True(t, ended(pid))
 }
 
-func TestOpenAfterEverythingWasKilled(t *testing.T) {
+func TestOpenAfterCrash(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	child := startChild(t, dir, 0)
-	execute(t, child.url, "CREATE TABLE kept AS SELECT 42 AS value")
+	execute(t, child.url, "CREATE TABLE saved AS SELECT 42 AS value")
 	execute(t, child.url, "CHECKPOINT") // the children's server commits asynchronously
 	pid := postmaster(t, dir)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // so that it cannot react to its parent's death
@@ -111,10 +111,10 @@ func TestOpenAfterEverythingWasKilled(t *testing.T) {
 	require.Equal(t, pid, postmaster(t, dir), "postmaster.pid is stale")
 
 	server := open(t, Options{Dir: dir})
-	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM kept"))
+	require.Equal(t, 42, query[int](t, server.URL(), "SELECT value FROM saved"))
 }
 
-func TestOpenWithPostmasterPidOfAnUnrelatedProcess(t *testing.T) {
+func TestOpenWithStalePostmasterPid(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	server, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
@@ -124,10 +124,10 @@ func TestOpenWithPostmasterPidOfAnUnrelatedProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, server.Close())
 
-	// PostgreSQL alone would refuse: a process of its user has this number.
-	place, err := newPlace(dir)
+	// PostgreSQL itself would not start: a process of its user has this id.
+	paths, err := newDataDir(dir)
 	require.NoError(t, err)
-	account, err := serverAccount(place)
+	account, err := serverAccount(paths)
 	require.NoError(t, err)
 	unrelated := exec.CommandContext(t.Context(), "sleep", "600")
 	account.apply(unrelated)
@@ -139,10 +139,10 @@ func TestOpenWithPostmasterPidOfAnUnrelatedProcess(t *testing.T) {
 
 	again := open(t, Options{Dir: dir})
 	execute(t, again.URL(), "SELECT 1")
-	require.False(t, ended(unrelated.Process.Pid), "the unrelated process lives")
+	require.False(t, ended(unrelated.Process.Pid), "the unrelated process still runs")
 }
 
-func TestOpenRefusesDataOfAnotherMajorVersion(t *testing.T) {
+func TestOpenOtherMajorVersion(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	server, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
@@ -152,13 +152,13 @@ func TestOpenRefusesDataOfAnotherMajorVersion(t *testing.T) {
 	require.NoError(t, os.WriteFile(version, []byte("9\n"), 0o600))
 
 	_, err = Open(t.Context(), Options{Dir: dir})
-	require.ErrorContains(t, err, "made by PostgreSQL 9")
+	require.ErrorContains(t, err, "need PostgreSQL 9")
 	require.ErrorContains(t, err, "found: ")
-	require.FileExists(t, version, "nothing is deleted")
+	require.FileExists(t, version, "no data are deleted")
 	require.DirExists(t, filepath.Join(dir, "postgres", "base"))
 }
 
-func TestOpenRefusesADirectoryThatIsNoCluster(t *testing.T) {
+func TestOpenDirectoryWithoutCluster(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	foreign := filepath.Join(dir, "postgres", "letters")
@@ -167,11 +167,11 @@ func TestOpenRefusesADirectoryThatIsNoCluster(t *testing.T) {
 		require.NoError(t, os.Chown(filepath.Dir(foreign), 12345, 12345))
 	}
 	_, err := Open(t.Context(), Options{Dir: dir})
-	require.ErrorContains(t, err, "is no PostgreSQL data directory")
+	require.ErrorContains(t, err, "is not a PostgreSQL data directory")
 	require.DirExists(t, foreign)
 }
 
-func TestOpenRemovesOnlyWhatAnUnfinishedInitdbLeft(t *testing.T) {
+func TestOpenAfterInterruptedInitdb(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	left := filepath.Join(dir, "initdb-123")
@@ -182,24 +182,24 @@ func TestOpenRemovesOnlyWhatAnUnfinishedInitdbLeft(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "key"))
 }
 
-func TestOpenWithALongPathPutsTheSocketElsewhere(t *testing.T) {
+func TestOpenWithLongPath(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), strings.Repeat("long", 30))
 	server := open(t, Options{Dir: dir})
 	execute(t, server.URL(), "SELECT 1")
 	require.NotContains(t, server.URL(), "longlong")
-	t.Cleanup(func() { _ = os.RemoveAll(server.place.socketDir) })
+	t.Cleanup(func() { _ = os.RemoveAll(server.dir.socketDir) })
 }
 
-func TestOpenRefusesASocketDirectoryOfSomebodyElse(t *testing.T) {
+func TestOpenWithForeignSocketDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "socket"), 0o755))
 	_, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
-	require.ErrorContains(t, err, "is not a directory of user")
+	require.ErrorContains(t, err, "must belong to user")
 }
 
-func TestOpenShowsWhyTheServerDoesNotStart(t *testing.T) {
+func TestOpenReportsServerLog(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	_, err := Open(t.Context(), Options{Dir: dir, Volatile: true, Settings: map[string]string{"max_connections": "many"}})
@@ -215,17 +215,17 @@ func TestProcessesShareTheServer(t *testing.T) {
 		go func() { children <- startChild(t, dir, 0) }()
 	}
 	server := open(t, Options{Dir: dir})
-	execute(t, server.URL(), "CREATE TABLE kept AS SELECT 42 AS value")
+	execute(t, server.URL(), "CREATE TABLE saved AS SELECT 42 AS value")
 	for range cap(children) {
 		other := <-children
 		require.Equal(t, server.URL(), other.url)
-		require.Equal(t, 42, query[int](t, other.url, "SELECT value FROM kept"))
+		require.Equal(t, 42, query[int](t, other.url, "SELECT value FROM saved"))
 		other.kill(t) // whoever runs the server: another takes over
-		eventually(t, func() bool { return try(t.Context(), server.URL(), "SELECT FROM kept") == nil }, "the server is back")
+		eventually(t, func() bool { return try(t.Context(), server.URL(), "SELECT FROM saved") == nil }, "the server is back")
 	}
 }
 
-func TestServerIsStartedAgainWhenItEnds(t *testing.T) {
+func TestServerRestartAfterEnd(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	server := open(t, Options{Dir: dir})
@@ -235,7 +235,7 @@ func TestServerIsStartedAgainWhenItEnds(t *testing.T) {
 	require.NotEqual(t, pid, postmaster(t, dir))
 }
 
-func TestCloseLetsOthersFinish(t *testing.T) {
+func TestCloseWaitsForOtherProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openDir(t), "data")
 	holder, err := Open(t.Context(), Options{Dir: dir, Volatile: true})
@@ -249,18 +249,18 @@ func TestCloseLetsOthersFinish(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-func TestOpenEndsWithItsContext(t *testing.T) {
+func TestOpenCancelled(t *testing.T) {
 	t.Parallel()
-	place, err := preparePlace(filepath.Join(openDir(t), "data"))
+	dir, err := prepareDataDir(filepath.Join(openDir(t), "data"))
 	require.NoError(t, err)
-	holder, err := openLocks(place)
+	holder, err := openLocks(dir)
 	require.NoError(t, err)
 	defer holder.close()
 	require.True(t, holder.hold()) // and never starts a server
 
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = Open(ctx, Options{Dir: place.dir})
+	_, err = Open(ctx, Options{Dir: dir.dir})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "another process")
 }
@@ -270,7 +270,7 @@ func TestFindAndWaitUnused(t *testing.T) {
 	dir := filepath.Join(openDir(t), "data")
 	_, found, err := Find(t.Context(), dir)
 	require.NoError(t, err)
-	require.False(t, found, "there is no directory yet")
+	require.False(t, found, "the directory does not exist")
 
 	server := open(t, Options{Dir: dir})
 	user, found, err := Find(t.Context(), dir)
@@ -281,11 +281,11 @@ func TestFindAndWaitUnused(t *testing.T) {
 	unused := make(chan error, 1)
 	go func() { unused <- server.WaitUnused(t.Context(), 200*time.Millisecond) }()
 	time.Sleep(500 * time.Millisecond)
-	require.Empty(t, unused, "it is in use")
+	require.Empty(t, unused, "the server is in use")
 	require.NoError(t, user.Close())
 	require.NoError(t, <-unused)
 
 	_, found, err = Find(t.Context(), dir)
 	require.NoError(t, err)
-	require.False(t, found, "nobody begins to use a server that is about to stop")
+	require.False(t, found, "no process can use a server that is about to stop")
 }

@@ -19,10 +19,9 @@ const (
 	mavenProbeMax   = 5 * time.Second
 )
 
-// fromRepository has embedded-postgres download, check and unpack its archive
-// into the tree. That library offers only to start a server, and its server
-// would wipe a data directory of another version; so it is asked for an encoding
-// that does not exist, for which its initdb refuses after the unpacking.
+// fromRepository lets embedded-postgres download, verify and unpack its archive. That library can
+// only start a server, and its server would delete a data directory of another version. So
+// fromRepository requests an encoding that does not exist: initdb fails after the unpacking.
 func (f fetcher) fromRepository(ctx context.Context, work string, notices io.Writer) error {
 	archive := f.mavenArchive()
 	size, err := f.probe(ctx, archive)
@@ -30,10 +29,10 @@ func (f fetcher) fromRepository(ctx context.Context, work string, notices io.Wri
 		return err
 	}
 	if _, err := f.probe(ctx, archive+".sha256"); err != nil {
-		return err // without it the library would not check the archive
+		return err // without it, the library would not verify the archive
 	}
 	tree := filepath.Join(work, "tree")
-	fmt.Fprintf(notices, "fetching PostgreSQL %s (%d MB) from %s into %s\n", mavenVersion, (size+1e6-1)/1e6, f.repository, filepath.Dir(work))
+	fmt.Fprintf(notices, "downloading PostgreSQL %s (%d MB) from %s to %s\n", mavenVersion, (size+1e6-1)/1e6, f.repository, filepath.Dir(work))
 	server := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(mavenVersion).
 		BinaryRepositoryURL(f.repository).
@@ -44,20 +43,20 @@ func (f fetcher) fromRepository(ctx context.Context, work string, notices io.Wri
 		Encoding("none: unpack only").
 		Port(0).
 		Logger(io.Discard))
-	refused := make(chan error, 1)
-	go func() { refused <- server.Start() }()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Start() }()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("fetching %s: %w", archive, ctx.Err())
-	case err := <-refused:
+		return fmt.Errorf("download of %s: %w", archive, ctx.Err())
+	case err := <-failed:
 		if _, missing := os.Stat(filepath.Join(tree, "bin", "initdb")); missing != nil {
-			return fmt.Errorf("fetching %s: %w", archive, err)
+			return fmt.Errorf("download of %s: %w", archive, err)
 		}
 		return nil
 	}
 }
 
-// mavenArchive is the address that embedded-postgres will ask for.
+// mavenArchive returns the address that embedded-postgres downloads.
 func (f fetcher) mavenArchive() string {
 	arch := runtime.GOARCH
 	if arch == "arm64" {
@@ -70,8 +69,8 @@ func (f fetcher) mavenArchive() string {
 	return fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", f.repository, name, mavenVersion, name, mavenVersion)
 }
 
-// probe asks whether a file is there and how large it is: quickly, because the
-// library has no time limit of its own.
+// probe checks that a file exists and returns its size. It has a short time limit, because the
+// library has none.
 func (f fetcher) probe(ctx context.Context, address string) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.probeTimeMax)
 	defer cancel()

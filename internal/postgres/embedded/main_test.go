@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable turns the test binary into a process that opens the server of
-// the directory it names, until its standard input ends.
+// childVariable makes the test binary open the server of the given directory until its standard
+// input ends.
 const childVariable = "TRANCHE_EMBEDDED_CHILD"
 
 func TestMain(m *testing.M) {
@@ -45,15 +45,15 @@ func beChild(dir string) error {
 	return errors.Join(err, server.Close())
 }
 
-// child is another process that has the server of a directory open.
+// child is another process that has opened the server of a directory.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	url   string
 }
 
-// startChild starts a process and waits until it has the server open. A uid
-// other than 0 makes it run as that user.
+// startChild starts a child and waits until it has opened the server. If uid is not 0, the child
+// runs as that user.
 func startChild(t *testing.T, dir string, uid uint32) *child {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programFor(t, uid))
@@ -76,8 +76,8 @@ func startChild(t *testing.T, dir string, uid uint32) *child {
 	return c
 }
 
-// programFor is this test binary where the user may run it: go test's own
-// directory is closed to others.
+// programFor returns a copy of the test binary that the user may run. Other users cannot enter the
+// directory of go test.
 func programFor(t *testing.T, uid uint32) string {
 	t.Helper()
 	program, err := os.Executable()
@@ -104,8 +104,8 @@ func (c *child) kill(t *testing.T) {
 	require.Error(t, c.cmd.Wait())
 }
 
-// openDir is a directory that every user may pass through; t.TempDir is closed
-// to the user that root's server drops to.
+// openDir returns a directory that every user may enter. The user of root's server cannot enter
+// t.TempDir.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tranche-embedded-") //nolint:usetesting // see above
@@ -149,7 +149,7 @@ func query[T any](t *testing.T, url, sql string) T {
 	return value
 }
 
-// postmaster is the process id in postmaster.pid.
+// postmaster returns the process id in postmaster.pid.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
@@ -160,8 +160,7 @@ func postmaster(t *testing.T, dir string) int {
 	return pid
 }
 
-// ended reports whether a process has ended; one that its new parent has not
-// waited for yet still has a number.
+// ended reports whether a process has ended. A zombie has ended.
 func ended(pid int) bool {
 	state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err != nil || strings.HasPrefix(string(state), "Z")

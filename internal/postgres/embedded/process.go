@@ -9,22 +9,21 @@ import (
 )
 
 const (
-	stopWaitMax = 20 * time.Second // for a fast shutdown, with its checkpoint
-	quitWaitMax = 10 * time.Second // for an immediate one
+	stopWaitMax = 20 * time.Second // for a fast shutdown with a checkpoint
+	quitWaitMax = 10 * time.Second // for an immediate shutdown
 )
 
-// process is the server's first process, the postmaster.
+// process is the main process of the server, the postmaster.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed after the end
-	err    error         // how it ended; read after exited
+	err    error         // how it ended; valid after exited
 }
 
-// startProcess starts the command in a process group of its own, so that a
-// terminal's Ctrl-C reaches only this process, and (on Linux) tied to this
-// process's life: the kernel sends it SIGINT when this process dies, however it
-// dies. That signal follows the thread that forked, hence the locked thread,
-// which lives as long as the server.
+// startProcess starts the command in its own process group, so that Ctrl-C in a terminal reaches
+// only this process. On Linux, the kernel sends SIGINT to the server when this process dies. The
+// kernel ties that signal to the thread that forked, so the thread is locked and lives as long as
+// the server.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true
 	tieToParent(cmd.SysProcAttr)
@@ -42,9 +41,8 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// stop ends the server: connections are cut and a checkpoint is written; if
-// that takes longer than 20 s it is stopped at once and recovers at its next
-// start.
+// stop stops the server with a fast shutdown, which closes connections and writes a checkpoint.
+// After 20 s it stops the server immediately; the next start then recovers.
 func (p *process) stop() error {
 	for _, step := range []struct {
 		signal syscall.Signal
@@ -57,5 +55,5 @@ func (p *process) stop() error {
 		case <-time.After(step.wait):
 		}
 	}
-	return fmt.Errorf("the PostgreSQL server (process %d) does not end", p.cmd.Process.Pid)
+	return fmt.Errorf("the PostgreSQL server (process %d) did not end", p.cmd.Process.Pid)
 }

@@ -12,16 +12,16 @@ import (
 	"tranche/internal/systemlimit"
 )
 
-// memoryUnknown is taken for the bytes of memory of a machine that does not say.
-const memoryUnknown = 1 << 30
+// memoryDefault is the assumed memory if the system does not report it.
+const memoryDefault = 1 << 30
 
-// parameters are the -c arguments of the server: what differs from
-// PostgreSQL's defaults for one service on one machine, then the caller's.
+// parameters returns the -c arguments of the server: settings for one service on one machine,
+// and the caller's settings, which override them.
 func (o Options) parameters() []string {
-	memory := cmp.Or(systemlimit.MemoryBytes(os.DirFS("/")), memoryUnknown)
+	memory := cmp.Or(systemlimit.MemoryBytes(os.DirFS("/")), memoryDefault)
 	buffers := min(max(memory/4, 128<<20), 2<<30) >> 20
 	settings := map[string]string{
-		"listen_addresses":        "", // the socket is the only way in
+		"listen_addresses":        "", // only the socket
 		"port":                    "5432",
 		"unix_socket_permissions": "0700",
 		"cluster_name":            "tranche",
@@ -29,14 +29,13 @@ func (o Options) parameters() []string {
 		"shared_buffers":          strconv.FormatInt(buffers, 10) + "MB",
 		"effective_cache_size":    strconv.FormatInt(2*buffers, 10) + "MB",
 		"max_wal_size":            "4GB",
-		// What a large batch writes is used again by the next: whenever a segment of
-		// the log has to be made, all commits wait.
+		// Keeps WAL segments for reuse. While PostgreSQL creates a segment, all commits wait.
 		"min_wal_size":       "1GB",
 		"checkpoint_timeout": "15min",
 		"random_page_cost":   "1.1",
-		"jit":                "off", // compiling costs more than our short queries
-		// A list query takes one core, not all; and parallel workers need
-		// /dev/shm, of which a container has 64 MB.
+		"jit":                "off", // compilation takes longer than our short queries
+		// A list query uses one core. Parallel workers also need /dev/shm, which has only
+		// 64 MB in a container.
 		"max_parallel_workers_per_gather": "0",
 		"timezone":                        "UTC",
 		"log_timezone":                    "UTC",
@@ -61,8 +60,8 @@ func (o Options) parameters() []string {
 	return args
 }
 
-// plainEnvironment is the caller's without the PG* variables, which would
-// redirect initdb and postgres.
+// plainEnvironment returns the environment without the PG* variables, which affect initdb and
+// postgres.
 func plainEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PG") })
 }

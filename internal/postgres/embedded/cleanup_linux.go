@@ -15,15 +15,12 @@ import (
 
 func tieToParent(attributes *syscall.SysProcAttr) { attributes.Pdeathsig = syscall.SIGINT }
 
-// clearRemains ends what a killed predecessor left behind: a server that is
-// still stopping (it got SIGINT when its parent died), its last backends, and
-// lock files whose process number may since belong to an unrelated process, or
-// to a dead one that nobody has waited for, in which cases PostgreSQL would
-// refuse to start. The caller holds the directory's lock, so nothing that runs
-// there is in use; what runs there is known by its working directory, which
-// every PostgreSQL process shares.
-func clearRemains(ctx context.Context, place *place) error {
-	cluster := place.cluster
+// stopStaleServer stops the server of a killed holder and its backends, and removes its lock
+// files. The process id in a lock file may belong to another process by now, or to a zombie;
+// then PostgreSQL would not start. The caller holds the lock of the directory, so no process uses
+// the server. The working directory of all PostgreSQL processes is the cluster.
+func stopStaleServer(ctx context.Context, dir *dataDir) error {
+	cluster := dir.cluster
 	for began := time.Now(); ; {
 		left := processesIn(cluster)
 		if len(left) == 0 {
@@ -34,7 +31,7 @@ func clearRemains(ctx context.Context, place *place) error {
 			signal = syscall.SIGQUIT
 		}
 		if waited > stopWaitMax+quitWaitMax {
-			return fmt.Errorf("PostgreSQL processes %v of an earlier start still run in %s", left, cluster)
+			return fmt.Errorf("the PostgreSQL processes %v of an earlier start still run in %s", left, cluster)
 		}
 		if postmaster := postmasterOf(cluster); postmaster != 0 {
 			_ = syscall.Kill(postmaster, signal)
@@ -45,7 +42,7 @@ func clearRemains(ctx context.Context, place *place) error {
 		case <-time.After(pollInterval):
 		}
 	}
-	for _, stale := range []string{filepath.Join(cluster, "postmaster.pid"), filepath.Join(place.socketDir, ".s.PGSQL.5432.lock")} {
+	for _, stale := range []string{filepath.Join(cluster, "postmaster.pid"), filepath.Join(dir.socketDir, ".s.PGSQL.5432.lock")} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("stale lock file: %w", err)
 		}
@@ -53,8 +50,8 @@ func clearRemains(ctx context.Context, place *place) error {
 	return nil
 }
 
-// postmasterOf is the process that postmaster.pid names, if it runs in the
-// cluster; else 0.
+// postmasterOf returns the process id in postmaster.pid if that process runs in the cluster,
+// otherwise 0.
 func postmasterOf(cluster string) int {
 	text, err := os.ReadFile(filepath.Join(cluster, "postmaster.pid"))
 	if err != nil {
@@ -71,8 +68,7 @@ func postmasterOf(cluster string) int {
 	return pid
 }
 
-// processesIn are the processes whose working directory is the cluster and that
-// are PostgreSQL's, not a shell that somebody left there.
+// processesIn returns the PostgreSQL processes whose working directory is the cluster.
 func processesIn(cluster string) []int {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {

@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// tieToParent does nothing: only Linux tells a child of its parent's death. The
-// next start stops a server that was left behind.
+// tieToParent does nothing, because only Linux can signal the death of a parent. The next start
+// stops a stale server.
 func tieToParent(*syscall.SysProcAttr) {}
 
-// clearRemains stops the server that a killed predecessor left running. The
-// caller holds the directory's lock, so nobody uses it. Lock files
-// without a process are PostgreSQL's own to judge.
-func clearRemains(ctx context.Context, place *place) error {
-	cluster := place.cluster
+// stopStaleServer stops the server of a killed holder. The caller holds the lock of the
+// directory, so no process uses the server. PostgreSQL itself checks lock files without a process.
+func stopStaleServer(ctx context.Context, dir *dataDir) error {
+	cluster := dir.cluster
 	for began := time.Now(); ; {
 		pid := postmasterOf(ctx, cluster)
 		if pid == 0 {
@@ -44,8 +43,8 @@ func clearRemains(ctx context.Context, place *place) error {
 	}
 }
 
-// postmasterOf is the process that postmaster.pid names, if it is a postgres
-// that was started for the cluster; else 0.
+// postmasterOf returns the process id in postmaster.pid if that process is a server of the
+// cluster, otherwise 0.
 func postmasterOf(ctx context.Context, cluster string) int {
 	text, err := os.ReadFile(filepath.Join(cluster, "postmaster.pid"))
 	if err != nil {

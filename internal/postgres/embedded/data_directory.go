@@ -13,13 +13,12 @@ import (
 	"syscall"
 )
 
-// socketPathMax is what fits into sockaddr_un with its final zero on the
-// strictest system (macOS 104, Linux 108).
+// socketPathMax is the longest path of a socket without the final zero byte. The limit of macOS
+// is 104 bytes, that of Linux 108.
 const socketPathMax = 103
 
-// DefaultDir is where data live when nothing else is said: /var/lib/tranche for
-// root (whose home is closed to the user the server drops to), else
-// tranche in $XDG_DATA_HOME or ~/.local/share.
+// DefaultDir returns the default data directory: /var/lib/tranche for root, because the user of
+// the server cannot enter root's home, otherwise tranche in $XDG_DATA_HOME or ~/.local/share.
 func DefaultDir() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/tranche", nil
@@ -29,29 +28,29 @@ func DefaultDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no home directory to keep data in (%w): set TRANCHE_DATA_DIR", err)
+		return "", fmt.Errorf("there is no home directory for the data (%w): set TRANCHE_DATA_DIR", err)
 	}
 	return filepath.Join(home, ".local", "share", "tranche"), nil
 }
 
-// place knows the paths of one data directory.
-type place struct {
-	dir       string // the whole
+// dataDir has the paths of one data directory.
+type dataDir struct {
+	dir       string // the data directory
 	cluster   string // PostgreSQL's data directory
 	socketDir string
 	logFile   string
 }
 
-func newPlace(dir string) (*place, error) {
+func newDataDir(dir string) (*dataDir, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	// One directory under two names must lead to one server.
+	// A directory with two names must have one server.
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	p := &place{
+	p := &dataDir{
 		dir:       dir,
 		cluster:   filepath.Join(dir, "postgres"),
 		socketDir: filepath.Join(dir, "socket"),
@@ -62,7 +61,7 @@ func newPlace(dir string) (*place, error) {
 		p.socketDir = filepath.Join(os.TempDir(), "tranche-"+hex.EncodeToString(sum[:6]))
 	}
 	if !socketFits(p.socketDir) {
-		return nil, fmt.Errorf("the path of the socket in %s is longer than %d bytes: choose a shorter TRANCHE_DATA_DIR or TMPDIR", p.socketDir, socketPathMax)
+		return nil, fmt.Errorf("the path of the socket in %s is longer than %d bytes: set a shorter TRANCHE_DATA_DIR or TMPDIR", p.socketDir, socketPathMax)
 	}
 	return p, nil
 }
@@ -71,9 +70,9 @@ func socketFits(dir string) bool {
 	return len(filepath.Join(dir, ".s.PGSQL.5432")) <= socketPathMax
 }
 
-// findPlace returns the place of an existing directory.
-func findPlace(dir string) (*place, bool, error) {
-	p, err := newPlace(dir)
+// findDataDir returns an existing data directory.
+func findDataDir(dir string) (*dataDir, bool, error) {
+	p, err := newDataDir(dir)
 	if err != nil {
 		return nil, false, err
 	}
@@ -84,9 +83,9 @@ func findPlace(dir string) (*place, bool, error) {
 	return p, err == nil, err
 }
 
-// preparePlace makes the directory. Root's is open to the user that the server
-// drops to; the cluster and the socket are always closed to others.
-func preparePlace(dir string) (*place, error) {
+// prepareDataDir creates the directory. The user of the server can enter a directory of root.
+// The cluster and the socket are always closed to other users.
+func prepareDataDir(dir string) (*dataDir, error) {
 	mode := fs.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
@@ -101,12 +100,12 @@ func preparePlace(dir string) (*place, error) {
 			return nil, fmt.Errorf("data directory: %w", err)
 		}
 	}
-	return newPlace(dir)
+	return newDataDir(dir)
 }
 
-// prepareSocketDir makes the socket's directory with access for its owner only,
-// and refuses one that somebody else has put there.
-func (p *place) prepareSocketDir(owner account) error {
+// prepareSocketDir creates the directory of the socket with access for its owner only. It
+// rejects a directory of another user.
+func (p *dataDir) prepareSocketDir(owner account) error {
 	err := os.Mkdir(p.socketDir, 0o700)
 	if err == nil {
 		return owner.own(p.socketDir)
@@ -119,26 +118,25 @@ func (p *place) prepareSocketDir(owner account) error {
 		return fmt.Errorf("socket directory: %w", err)
 	}
 	if !info.IsDir() || statOf(info).Uid != owner.uid || info.Mode().Perm() != 0o700 {
-		return fmt.Errorf("the socket directory %s is not a directory of user %d alone (mode 0700): remove it", p.socketDir, owner.uid)
+		return fmt.Errorf("the socket directory %s must belong to user %d and have mode 0700: remove it", p.socketDir, owner.uid)
 	}
 	return nil
 }
 
-// url is the connection string of a database of the cluster. It names the port
-// so that PGPORT has no say.
-func (p *place) url(database string) string {
+// url returns the connection string of a database of the cluster. It contains the port, so that
+// PGPORT has no effect.
+func (p *dataDir) url(database string) string {
 	query := url.Values{"host": {p.socketDir}, "port": {"5432"}}
 	return "postgres://" + user + "@/" + database + "?" + query.Encode()
 }
 
-// locks are the two files by which processes agree: one says who runs the
-// server, the other who uses it. The kernel frees them when a process ends.
+// locks are two lock files. The kernel releases their locks when a process ends.
 type locks struct {
-	holder *os.File // exclusive: the process that runs the server
-	users  *os.File // shared: a process that uses it; exclusive: it is being stopped
+	holder *os.File // exclusive for the process that runs the server
+	users  *os.File // shared for a process that uses the server; exclusive while it stops
 }
 
-func openLocks(p *place) (*locks, error) {
+func openLocks(p *dataDir) (*locks, error) {
 	holder, err := os.OpenFile(filepath.Join(p.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock of the data directory: %w", err)
@@ -154,7 +152,7 @@ func openLocks(p *place) (*locks, error) {
 func (l *locks) hold() bool    { return flock(l.holder, syscall.LOCK_EX) }
 func (l *locks) use() bool     { return flock(l.users, syscall.LOCK_SH) }
 func (l *locks) exclude() bool { return flock(l.users, syscall.LOCK_EX) }
-func (l *locks) readmit()      { flock(l.users, syscall.LOCK_UN) }
+func (l *locks) releaseUse()   { flock(l.users, syscall.LOCK_UN) }
 
 func (l *locks) close() {
 	_ = l.users.Close()
@@ -165,12 +163,12 @@ func flock(file *os.File, how int) bool {
 	return syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB) == nil
 }
 
-// majorVersion reads which PostgreSQL made the cluster; "" when there is none.
-func (p *place) majorVersion() (string, error) {
+// majorVersion returns the PostgreSQL version of the cluster, or "" if there is no cluster.
+func (p *dataDir) majorVersion() (string, error) {
 	text, err := os.ReadFile(filepath.Join(p.cluster, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(p.cluster); err == nil {
-			return "", fmt.Errorf("%s exists but is no PostgreSQL data directory: move it away or choose another TRANCHE_DATA_DIR", p.cluster)
+			return "", fmt.Errorf("%s exists but is not a PostgreSQL data directory: move it away or set another TRANCHE_DATA_DIR", p.cluster)
 		}
 		return "", nil
 	}

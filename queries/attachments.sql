@@ -8,7 +8,7 @@ SELECT id, tenant_id, stored_name, file_name, content_type, size, sha256, create
 FROM attachments WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: AttachmentListStored :many
--- Those of the named attachments whose bytes are complete, in no order.
+-- Lists those of the named attachments whose bytes are complete, in any order.
 SELECT id, tenant_id, stored_name, file_name, content_type, size, sha256, created_at, stored_at
 FROM attachments
 WHERE tenant_id = @tenant_id AND stored_name = ANY(@stored_names::text[]) AND stored_at IS NOT NULL;
@@ -20,7 +20,8 @@ SELECT @id::uuid, a.tenant_id, a.id, @chunk_bytes::integer FROM attachments a WH
 FOR KEY SHARE;
 
 -- name: AttachmentUploadComplete :execrows
--- Makes an upload the attachment's bytes unless another was first: no row.
+-- Makes the bytes of an upload those of the attachment. No row: another upload was
+-- first.
 WITH stored AS (
     UPDATE attachments a SET size = @size::bigint, sha256 = @sha256::bytea, stored_at = now()
     WHERE a.tenant_id = @tenant_id AND a.id = @attachment_id AND a.stored_at IS NULL
@@ -33,8 +34,8 @@ FROM stored WHERE u.tenant_id = @tenant_id AND u.id = @upload_id AND u.attachmen
 DELETE FROM attachment_uploads WHERE tenant_id = @tenant_id AND id = @id AND completed_at IS NULL;
 
 -- name: SysAttachmentUploadDeleteAbandoned :execrows
--- Removes some of what uploads left that never became complete. One that is just
--- being completed is passed over.
+-- Removes some of the uploads that never became complete. It skips an upload that is
+-- completed at the same time.
 DELETE FROM attachment_uploads u
 WHERE u.id = ANY(ARRAY(
     SELECT o.id FROM attachment_uploads o
@@ -43,8 +44,8 @@ WHERE u.id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED));
 
 -- name: SysAttachmentDeleteAbandoned :execrows
--- Removes some of the files that were announced and never came. Those of packages and
--- authorizations go with these. One whose upload just begins is passed over.
+-- Removes some of the announced files whose bytes never arrived. It keeps files of
+-- packages and authorizations. It skips a file whose upload begins at the same time.
 DELETE FROM attachments f
 WHERE f.id = ANY(ARRAY(
     SELECT a.id FROM attachments a

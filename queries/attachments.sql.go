@@ -122,7 +122,7 @@ type AttachmentListStoredParams struct {
 	StoredNames []string
 }
 
-// Those of the named attachments whose bytes are complete, in no order.
+// Lists those of the named attachments whose bytes are complete, in any order.
 func (q *Queries) AttachmentListStored(ctx context.Context, db DBTX, arg AttachmentListStoredParams) ([]Attachment, error) {
 	rows, err := db.Query(ctx, attachmentListStored, arg.TenantID, arg.StoredNames)
 	if err != nil {
@@ -171,7 +171,8 @@ type AttachmentUploadCompleteParams struct {
 	AttachmentID uuid.UUID
 }
 
-// Makes an upload the attachment's bytes unless another was first: no row.
+// Makes the bytes of an upload those of the attachment. No row: another upload was
+// first.
 func (q *Queries) AttachmentUploadComplete(ctx context.Context, db DBTX, arg AttachmentUploadCompleteParams) (int64, error) {
 	result, err := db.Exec(ctx, attachmentUploadComplete,
 		arg.TenantID,
@@ -266,8 +267,8 @@ type SysAttachmentDeleteAbandonedParams struct {
 	FilesMax         int32
 }
 
-// Removes some of the files that were announced and never came. Those of packages and
-// authorizations go with these. One whose upload just begins is passed over.
+// Removes some of the announced files whose bytes never arrived. It keeps files of
+// packages and authorizations. It skips a file whose upload begins at the same time.
 func (q *Queries) SysAttachmentDeleteAbandoned(ctx context.Context, db DBTX, arg SysAttachmentDeleteAbandonedParams) (int64, error) {
 	result, err := db.Exec(ctx, sysAttachmentDeleteAbandoned, arg.OlderThanSeconds, arg.FilesMax)
 	if err != nil {
@@ -290,8 +291,8 @@ type SysAttachmentUploadDeleteAbandonedParams struct {
 	UploadsMax       int32
 }
 
-// Removes some of what uploads left that never became complete. One that is just
-// being completed is passed over.
+// Removes some of the uploads that never became complete. It skips an upload that is
+// completed at the same time.
 func (q *Queries) SysAttachmentUploadDeleteAbandoned(ctx context.Context, db DBTX, arg SysAttachmentUploadDeleteAbandonedParams) (int64, error) {
 	result, err := db.Exec(ctx, sysAttachmentUploadDeleteAbandoned, arg.OlderThanSeconds, arg.UploadsMax)
 	if err != nil {

@@ -1,5 +1,4 @@
--- The authorizations of a tenant. A deleted one is a tombstone that no query
--- but those of the evidence sees.
+-- The authorizations of a tenant. Only the queries of the evidence see deleted ones.
 
 -- name: AuthorizationInsert :one
 INSERT INTO authorizations (
@@ -20,7 +19,8 @@ FROM authorizations a
 WHERE a.tenant_id = @tenant_id AND a.id = @id AND a.deleted_at IS NULL;
 
 -- name: AuthorizationLock :one
--- Nobody else changes, signs or deletes it before the transaction ends.
+-- Locks an authorization against changes, signing and deletion until the transaction
+-- ends.
 SELECT a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
     a.external_id, a.tags, a.expires_at, a.authorized_at, (a.expires_at <= now())::boolean AS is_expired,
     now()::timestamptz AS asked_at
@@ -40,17 +40,18 @@ WHERE tenant_id = @tenant_id AND id = @id AND authorized_at IS NULL
 RETURNING now()::timestamptz AS authorized_at;
 
 -- name: AuthorizationErase :exec
--- Removes all that is personal and leaves the row.
+-- Removes all personal data and keeps the row.
 UPDATE authorizations SET
     key = '', label = '', identity_key = '', identity_value = '', form_id = NULL, borrower_id = NULL, ip_address = '',
     policy_link = NULL, external_id = NULL, tags = '{}', search_text = '', updated_at = now(), deleted_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
--- The lists and their count are planned by CustomPlan: what is absent narrows nothing,
--- and each order is that of an index.
+-- CustomPlan plans the lists and their count. A NULL argument does not filter, and each
+-- order is that of an index.
 
 -- name: AuthorizationCount :one
--- How many match, exact up to @count_max, and of a search that fewer match, which.
+-- Counts the matches up to @count_max. For a search with fewer matches it also returns
+-- their ids.
 SELECT count(*) AS total, (CASE WHEN sqlc.narg('search')::text IS NOT NULL AND count(*) < @count_max::bigint THEN array_agg(matching.id) END)::uuid[] AS found
 FROM (
     SELECT a.id FROM authorizations a
@@ -62,7 +63,7 @@ FROM (
 ) AS matching;
 
 -- name: AuthorizationListNewest :many
--- Newest first.
+-- Lists the newest first.
 SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
     a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
     EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
@@ -78,8 +79,8 @@ ORDER BY a.id DESC
 LIMIT @row_limit OFFSET @row_offset;
 
 -- name: AuthorizationListSorted :many
--- By one field, ties by id in the same direction; absent values come last. By
--- nothing, as by createdAt, they are in the order of their ids.
+-- Sorts by one field, and by id in the same direction for equal values. NULL comes last.
+-- Without a field, or for createdAt, it sorts by id.
 SELECT a.id, a.key, a.label, a.identity_key, a.identity_value, a.form_id, a.borrower_id, a.ip_address, a.policy_link,
     a.external_id, a.tags, a.expires_at, a.authorized_at, a.created_at, a.updated_at,
     EXISTS (SELECT FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
@@ -106,9 +107,8 @@ ORDER BY
 LIMIT @row_limit OFFSET @row_offset;
 
 -- name: AuthorizationFindSigned :one
--- The signed authorization of a key and an identity that holds longest. Where a
--- borrower is named it must not be another borrower's; one that names none holds
--- for any.
+-- Finds the signed authorization of a key and an identity that expires last. If a
+-- borrower is given, the authorization must name the same borrower or none.
 SELECT id, authorized_at, expires_at FROM authorizations
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND authorized_at IS NOT NULL AND expires_at > now()
     AND key = @key AND identity_key = @identity_key AND identity_value = @identity_value
@@ -121,20 +121,20 @@ INSERT INTO authorization_attachments (attachment_id, tenant_id, authorization_i
 VALUES (@attachment_id, @tenant_id, @authorization_id);
 
 -- name: AuthorizationAttachmentList :many
--- Those whose bytes are complete, oldest first.
+-- Lists the attachments whose bytes are complete, oldest first.
 SELECT f.id, f.tenant_id, f.stored_name, f.file_name, f.content_type, f.size, f.sha256, f.created_at, f.stored_at
 FROM authorization_attachments l JOIN attachments f ON f.tenant_id = l.tenant_id AND f.id = l.attachment_id
 WHERE l.tenant_id = @tenant_id AND l.authorization_id = @authorization_id AND f.stored_at IS NOT NULL
 ORDER BY f.id;
 
 -- name: AuthorizationAttachmentListAll :many
--- Also those whose bytes have not come.
+-- Also lists attachments whose bytes have not arrived.
 SELECT attachment_id FROM authorization_attachments
 WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
 -- name: AuthorizationAttachmentDeleteUnstored :exec
--- Withdraws the files whose bytes are not complete. An upload that is becoming
--- complete meanwhile is waited for and stays; one that comes later finds nothing.
+-- Removes the files whose bytes are not complete. It waits for an upload that is being
+-- completed and keeps its file. A later upload finds no file.
 DELETE FROM attachments f USING authorization_attachments l
 WHERE l.tenant_id = @tenant_id AND l.authorization_id = @authorization_id
     AND f.tenant_id = l.tenant_id AND f.id = l.attachment_id AND f.stored_at IS NULL;
@@ -143,5 +143,5 @@ WHERE l.tenant_id = @tenant_id AND l.authorization_id = @authorization_id
 SELECT count(*) FROM authorization_attachments WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
 -- name: AttachmentDelete :exec
--- Takes its bytes with it.
+-- Also deletes the bytes.
 DELETE FROM attachments WHERE tenant_id = @tenant_id AND id = @id;

@@ -21,7 +21,7 @@ type AttachmentDeleteParams struct {
 	ID       uuid.UUID
 }
 
-// Takes its bytes with it.
+// Also deletes the bytes.
 func (q *Queries) AttachmentDelete(ctx context.Context, db DBTX, arg AttachmentDeleteParams) error {
 	_, err := db.Exec(ctx, attachmentDelete, arg.TenantID, arg.ID)
 	return err
@@ -54,8 +54,8 @@ type AuthorizationAttachmentDeleteUnstoredParams struct {
 	AuthorizationID uuid.UUID
 }
 
-// Withdraws the files whose bytes are not complete. An upload that is becoming
-// complete meanwhile is waited for and stays; one that comes later finds nothing.
+// Removes the files whose bytes are not complete. It waits for an upload that is being
+// completed and keeps its file. A later upload finds no file.
 func (q *Queries) AuthorizationAttachmentDeleteUnstored(ctx context.Context, db DBTX, arg AuthorizationAttachmentDeleteUnstoredParams) error {
 	_, err := db.Exec(ctx, authorizationAttachmentDeleteUnstored, arg.TenantID, arg.AuthorizationID)
 	return err
@@ -89,7 +89,7 @@ type AuthorizationAttachmentListParams struct {
 	AuthorizationID uuid.UUID
 }
 
-// Those whose bytes are complete, oldest first.
+// Lists the attachments whose bytes are complete, oldest first.
 func (q *Queries) AuthorizationAttachmentList(ctx context.Context, db DBTX, arg AuthorizationAttachmentListParams) ([]Attachment, error) {
 	rows, err := db.Query(ctx, authorizationAttachmentList, arg.TenantID, arg.AuthorizationID)
 	if err != nil {
@@ -130,7 +130,7 @@ type AuthorizationAttachmentListAllParams struct {
 	AuthorizationID uuid.UUID
 }
 
-// Also those whose bytes have not come.
+// Also lists attachments whose bytes have not arrived.
 func (q *Queries) AuthorizationAttachmentListAll(ctx context.Context, db DBTX, arg AuthorizationAttachmentListAllParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, authorizationAttachmentListAll, arg.TenantID, arg.AuthorizationID)
 	if err != nil {
@@ -177,9 +177,10 @@ type AuthorizationCountRow struct {
 	Found []uuid.UUID
 }
 
-// The lists and their count are planned by CustomPlan: what is absent narrows nothing,
-// and each order is that of an index.
-// How many match, exact up to @count_max, and of a search that fewer match, which.
+// CustomPlan plans the lists and their count. A NULL argument does not filter, and each
+// order is that of an index.
+// Counts the matches up to @count_max. For a search with fewer matches it also returns
+// their ids.
 func (q *Queries) AuthorizationCount(ctx context.Context, db DBTX, arg AuthorizationCountParams) (AuthorizationCountRow, error) {
 	row := db.QueryRow(ctx, authorizationCount,
 		arg.Search,
@@ -205,7 +206,7 @@ type AuthorizationEraseParams struct {
 	ID       uuid.UUID
 }
 
-// Removes all that is personal and leaves the row.
+// Removes all personal data and keeps the row.
 func (q *Queries) AuthorizationErase(ctx context.Context, db DBTX, arg AuthorizationEraseParams) error {
 	_, err := db.Exec(ctx, authorizationErase, arg.TenantID, arg.ID)
 	return err
@@ -234,9 +235,8 @@ type AuthorizationFindSignedRow struct {
 	ExpiresAt    time.Time
 }
 
-// The signed authorization of a key and an identity that holds longest. Where a
-// borrower is named it must not be another borrower's; one that names none holds
-// for any.
+// Finds the signed authorization of a key and an identity that expires last. If a
+// borrower is given, the authorization must name the same borrower or none.
 func (q *Queries) AuthorizationFindSigned(ctx context.Context, db DBTX, arg AuthorizationFindSignedParams) (AuthorizationFindSignedRow, error) {
 	row := db.QueryRow(ctx, authorizationFindSigned,
 		arg.TenantID,
@@ -341,8 +341,7 @@ type AuthorizationInsertRow struct {
 	ExpiresAt time.Time
 }
 
-// The authorizations of a tenant. A deleted one is a tombstone that no query
-// but those of the evidence sees.
+// The authorizations of a tenant. Only the queries of the evidence see deleted ones.
 func (q *Queries) AuthorizationInsert(ctx context.Context, db DBTX, arg AuthorizationInsertParams) (AuthorizationInsertRow, error) {
 	row := db.QueryRow(ctx, authorizationInsert,
 		arg.ID,
@@ -411,7 +410,7 @@ type AuthorizationListNewestRow struct {
 	HasAttachments bool
 }
 
-// Newest first.
+// Lists the newest first.
 func (q *Queries) AuthorizationListNewest(ctx context.Context, db DBTX, arg AuthorizationListNewestParams) ([]AuthorizationListNewestRow, error) {
 	rows, err := db.Query(ctx, authorizationListNewest,
 		arg.TenantID,
@@ -516,8 +515,8 @@ type AuthorizationListSortedRow struct {
 	HasAttachments bool
 }
 
-// By one field, ties by id in the same direction; absent values come last. By
-// nothing, as by createdAt, they are in the order of their ids.
+// Sorts by one field, and by id in the same direction for equal values. NULL comes last.
+// Without a field, or for createdAt, it sorts by id.
 func (q *Queries) AuthorizationListSorted(ctx context.Context, db DBTX, arg AuthorizationListSortedParams) ([]AuthorizationListSortedRow, error) {
 	rows, err := db.Query(ctx, authorizationListSorted,
 		arg.SortBy,
@@ -596,7 +595,8 @@ type AuthorizationLockRow struct {
 	AskedAt       time.Time
 }
 
-// Nobody else changes, signs or deletes it before the transaction ends.
+// Locks an authorization against changes, signing and deletion until the transaction
+// ends.
 func (q *Queries) AuthorizationLock(ctx context.Context, db DBTX, arg AuthorizationLockParams) (AuthorizationLockRow, error) {
 	row := db.QueryRow(ctx, authorizationLock, arg.TenantID, arg.ID)
 	var i AuthorizationLockRow

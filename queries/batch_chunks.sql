@@ -1,6 +1,6 @@
 -- name: BatchChunksList :many
--- The chunks from an index on, in their order, and how many items of each are
--- not recorded. One in which nothing is left is not among them.
+-- Lists the chunks from an index on, in order, and counts the items of each that are not
+-- recorded. It omits chunks with no such item.
 SELECT c.first_item, c.item_indexes[cardinality(c.item_indexes)]::integer + 1 AS end_item,
     (cardinality(c.item_indexes) - CASE WHEN c.token IS NULL THEN 0 ELSE (
         SELECT count(*) FROM executions e
@@ -10,8 +10,8 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item >= @f
 ORDER BY c.first_item LIMIT @chunks_max;
 
 -- name: BatchChunkGet :one
--- A chunk, what it takes to run it, who runs items of it, and whether its batch
--- lets it begin or wants it cancelled. No row: its items are recorded.
+-- Returns a chunk with all that is needed to run it: the process that runs its items,
+-- and whether its batch is paused or cancelled. No row: its items are recorded.
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
     c.ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs, b.workflow_id, b.custom_input, b.is_test,
@@ -21,11 +21,10 @@ FROM batch_chunks c JOIN execution_batches b ON b.tenant_id = c.tenant_id AND b.
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer;
 
 -- name: BatchChunkRecord :execrows
--- Records the items of a chunk, which have ended, as executions, in the order of
--- the chunk; BatchChunkCount is to follow in the transaction. No row: they were
--- recorded before, or another has taken or split the chunk.
--- Executions and payloads expand the arrays each for itself: a common table of
--- the items would hold a copy of every text.
+-- Records the ended items of a chunk as executions, in order. BatchChunkCount must
+-- follow in the same transaction. No row: they are already recorded, or another process
+-- has acquired or split the chunk. Executions and payloads expand the arrays separately,
+-- because a common table would copy every text.
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = @first_item::integer
       AND c.token IS NOT DISTINCT FROM sqlc.narg('token')::uuid AND cardinality(c.item_indexes) = cardinality(@ids::uuid[])
@@ -60,8 +59,8 @@ WITH chunk AS (
 SELECT FROM chunk;
 
 -- name: BatchChunkCount :one
--- Adds how many items of a chunk have ended how. The row of the batch is the last
--- to be locked, for others wait for it until the commit.
+-- Adds the items of a chunk to the counters of the batch. It locks the row of the batch
+-- last, because other transactions wait for that row until the commit.
 UPDATE execution_batches b SET
     items_completed = b.items_completed + @completed::integer,
     items_failed = b.items_failed + @failed::integer,
@@ -73,8 +72,8 @@ WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchChunkGetState :one
--- What the items of a chunk share, whether any wait in it still, whether some may
--- have run (its token), and who runs them.
+-- Returns the common data of the items of a chunk, whether any of them is still waiting,
+-- whether some may have run (the token), and the process that runs them.
 SELECT c.token, c.holder_id, EXISTS (
         SELECT FROM processes p WHERE p.id = c.holder_id AND p.heartbeat_at > now() - make_interval(secs => @dead_after_seconds::float8)) AS holder_lives,
     (c.batch_id IS NOT NULL)::boolean AS is_waiting, b.workflow_id, b.custom_input, b.is_test,
@@ -84,8 +83,8 @@ LEFT JOIN batch_chunks c ON c.tenant_id = b.tenant_id AND c.batch_id = b.id AND 
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
 
 -- name: BatchChunkIsRunnable :one
--- Whether the items of a chunk may begin: it is the caller's still, and its batch
--- is neither paused nor cancelled.
+-- Tells whether the items of a chunk may start: the caller still has the chunk, and the
+-- batch is neither paused nor cancelled.
 SELECT (b.status = 'processing' AND b.cancel_requested_at IS NULL AND EXISTS (
     SELECT FROM batch_chunks c
     WHERE c.tenant_id = b.tenant_id AND c.batch_id = b.id AND c.first_item = @first_item::integer AND c.token = @token::uuid))::boolean AS may_begin
@@ -93,9 +92,8 @@ FROM execution_batches b
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id;
 
 -- name: BatchChunkAcquire :one
--- Takes a chunk from whoever had it, and gives its items ids unless they have
--- some that are not too old. No row: another was faster, or all of its items are
--- recorded.
+-- Acquires a chunk from any other process. Its items get new ids unless they have ids
+-- that are recent enough. No row: another process was faster, or all items are recorded.
 UPDATE batch_chunks c SET token = @token::uuid, holder_id = @holder_id::uuid,
     ids_from = CASE WHEN c.ids_from >= @oldest_ids_from::uuid THEN c.ids_from ELSE @ids_from::uuid END
 WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer
@@ -103,12 +101,12 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @fi
 RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
 
 -- name: BatchChunkRelease :exec
--- Leaves a chunk to whoever comes next, unless another has taken it.
+-- Releases a chunk unless another process has acquired it.
 UPDATE batch_chunks SET holder_id = NULL
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;
 
 -- name: BatchChunkShrink :one
--- Leaves of a chunk that was just taken the items that are not recorded.
+-- Removes the recorded items from a chunk that was just acquired.
 UPDATE batch_chunks c SET (item_indexes, row_numbers, file_names, inputs) = (
     SELECT COALESCE(array_agg(i.item_index ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.row_number ORDER BY i.item_index), '{}'),
         COALESCE(array_agg(i.file_name ORDER BY i.item_index), '{}'), COALESCE(array_agg(i.input ORDER BY i.item_index), '{}')
@@ -120,8 +118,8 @@ WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @fi
 RETURNING c.ids_from::uuid AS ids_from, c.item_indexes, c.row_numbers, c.file_names, c.inputs;
 
 -- name: BatchChunkSplit :execrows
--- Makes a chunk of its own of the last items of one that nobody has taken, those
--- from an index on. No row: somebody has, or has split it, or they are recorded.
+-- Moves the last items of a chunk, from an index on, into a new chunk. No row: a process
+-- has acquired the chunk, or it was split before, or the items are recorded.
 WITH whole AS (
     SELECT c.tenant_id, c.batch_id, c.first_item, c.item_indexes, c.row_numbers, c.file_names, c.inputs FROM batch_chunks c
     WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id AND c.first_item = @first_item::integer AND c.token IS NULL
@@ -141,14 +139,15 @@ FROM whole CROSS JOIN LATERAL (
     WHERE i.item_index >= @moved_from::integer) AS moved;
 
 -- name: BatchChunkDelete :exec
--- Removes a chunk all of whose items are recorded, unless another has taken it.
+-- Deletes a chunk whose items are all recorded, unless another process has acquired it.
 DELETE FROM batch_chunks
 WHERE tenant_id = @tenant_id AND batch_id = @batch_id AND first_item = @first_item::integer AND token = @token::uuid;
 
 -- name: BatchChunkItemsBegin :many
--- Makes items of chunks executions that run, leased to the process, as long as
--- their chunks are the caller's. An item that is missing here is another's. The
--- lock keeps who takes a chunk meanwhile waiting until it can see which these are.
+-- Records items of chunks as running executions that are leased to the process, if the
+-- caller still has their chunks. Items that are missing from the result belong to
+-- another process. A process that acquires a chunk waits for the lock and then sees
+-- these executions.
 WITH chunk AS (
     SELECT c.token FROM batch_chunks c
     WHERE c.tenant_id = @tenant_id AND c.batch_id = @batch_id::uuid AND c.first_item = ANY (@chunks::integer[]) AND c.token = ANY (@tokens::uuid[])
@@ -180,11 +179,11 @@ FROM item
 RETURNING id;
 
 -- name: BatchChunkItemsRecord :one
--- Makes items of chunks executions that have ended, and counts them, as long as
--- their chunks are the caller's. One that is recorded already is not counted
--- again; one that is being recorded just now is an error when that is done. (ON
--- CONFLICT would pass it over, and cost every item a third more.) The lock is as in
--- BatchChunkItemsBegin; the row of the batch is locked last. No row: nothing was
+-- Records ended items of chunks as executions and counts them, if the caller still has
+-- their chunks. Items that are already recorded are not counted again. An item that
+-- another transaction is recording causes an error after that transaction commits; ON
+-- CONFLICT would skip it but cost a third more per item. The lock is that of
+-- BatchChunkItemsBegin. The row of the batch is locked last. No row: nothing was
 -- recorded.
 WITH chunk AS (
     SELECT c.token FROM batch_chunks c

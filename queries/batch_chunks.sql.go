@@ -39,9 +39,8 @@ type BatchChunkAcquireRow struct {
 	Inputs      []string
 }
 
-// Takes a chunk from whoever had it, and gives its items ids unless they have
-// some that are not too old. No row: another was faster, or all of its items are
-// recorded.
+// Acquires a chunk from any other process. Its items get new ids unless they have ids
+// that are recent enough. No row: another process was faster, or all items are recorded.
 func (q *Queries) BatchChunkAcquire(ctx context.Context, db DBTX, arg BatchChunkAcquireParams) (BatchChunkAcquireRow, error) {
 	row := db.QueryRow(ctx, batchChunkAcquire,
 		arg.Token,
@@ -99,8 +98,8 @@ type BatchChunkCountRow struct {
 	ValidatedItems    int32
 }
 
-// Adds how many items of a chunk have ended how. The row of the batch is the last
-// to be locked, for others wait for it until the commit.
+// Adds the items of a chunk to the counters of the batch. It locks the row of the batch
+// last, because other transactions wait for that row until the commit.
 func (q *Queries) BatchChunkCount(ctx context.Context, db DBTX, arg BatchChunkCountParams) (BatchChunkCountRow, error) {
 	row := db.QueryRow(ctx, batchChunkCount,
 		arg.Completed,
@@ -139,7 +138,7 @@ type BatchChunkDeleteParams struct {
 	Token     uuid.UUID
 }
 
-// Removes a chunk all of whose items are recorded, unless another has taken it.
+// Deletes a chunk whose items are all recorded, unless another process has acquired it.
 func (q *Queries) BatchChunkDelete(ctx context.Context, db DBTX, arg BatchChunkDeleteParams) error {
 	_, err := db.Exec(ctx, batchChunkDelete,
 		arg.TenantID,
@@ -183,8 +182,8 @@ type BatchChunkGetRow struct {
 	IsCancelled bool
 }
 
-// A chunk, what it takes to run it, who runs items of it, and whether its batch
-// lets it begin or wants it cancelled. No row: its items are recorded.
+// Returns a chunk with all that is needed to run it: the process that runs its items,
+// and whether its batch is paused or cancelled. No row: its items are recorded.
 func (q *Queries) BatchChunkGet(ctx context.Context, db DBTX, arg BatchChunkGetParams) (BatchChunkGetRow, error) {
 	row := db.QueryRow(ctx, batchChunkGet,
 		arg.DeadAfterSeconds,
@@ -239,8 +238,8 @@ type BatchChunkGetStateRow struct {
 	MayBegin    bool
 }
 
-// What the items of a chunk share, whether any wait in it still, whether some may
-// have run (its token), and who runs them.
+// Returns the common data of the items of a chunk, whether any of them is still waiting,
+// whether some may have run (the token), and the process that runs them.
 func (q *Queries) BatchChunkGetState(ctx context.Context, db DBTX, arg BatchChunkGetStateParams) (BatchChunkGetStateRow, error) {
 	row := db.QueryRow(ctx, batchChunkGetState,
 		arg.DeadAfterSeconds,
@@ -277,8 +276,8 @@ type BatchChunkIsRunnableParams struct {
 	BatchID   uuid.UUID
 }
 
-// Whether the items of a chunk may begin: it is the caller's still, and its batch
-// is neither paused nor cancelled.
+// Tells whether the items of a chunk may start: the caller still has the chunk, and the
+// batch is neither paused nor cancelled.
 func (q *Queries) BatchChunkIsRunnable(ctx context.Context, db DBTX, arg BatchChunkIsRunnableParams) (bool, error) {
 	row := db.QueryRow(ctx, batchChunkIsRunnable,
 		arg.FirstItem,
@@ -346,9 +345,10 @@ type BatchChunkItemsBeginParams struct {
 	States         []string
 }
 
-// Makes items of chunks executions that run, leased to the process, as long as
-// their chunks are the caller's. An item that is missing here is another's. The
-// lock keeps who takes a chunk meanwhile waiting until it can see which these are.
+// Records items of chunks as running executions that are leased to the process, if the
+// caller still has their chunks. Items that are missing from the result belong to
+// another process. A process that acquires a chunk waits for the lock and then sees
+// these executions.
 func (q *Queries) BatchChunkItemsBegin(ctx context.Context, db DBTX, arg BatchChunkItemsBeginParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchChunkItemsBegin,
 		arg.TenantID,
@@ -486,11 +486,11 @@ type BatchChunkItemsRecordRow struct {
 	ValidatedItems    int32
 }
 
-// Makes items of chunks executions that have ended, and counts them, as long as
-// their chunks are the caller's. One that is recorded already is not counted
-// again; one that is being recorded just now is an error when that is done. (ON
-// CONFLICT would pass it over, and cost every item a third more.) The lock is as in
-// BatchChunkItemsBegin; the row of the batch is locked last. No row: nothing was
+// Records ended items of chunks as executions and counts them, if the caller still has
+// their chunks. Items that are already recorded are not counted again. An item that
+// another transaction is recording causes an error after that transaction commits; ON
+// CONFLICT would skip it but cost a third more per item. The lock is that of
+// BatchChunkItemsBegin. The row of the batch is locked last. No row: nothing was
 // recorded.
 func (q *Queries) BatchChunkItemsRecord(ctx context.Context, db DBTX, arg BatchChunkItemsRecordParams) (BatchChunkItemsRecordRow, error) {
 	row := db.QueryRow(ctx, batchChunkItemsRecord,
@@ -592,11 +592,10 @@ type BatchChunkRecordParams struct {
 	Results        []string
 }
 
-// Records the items of a chunk, which have ended, as executions, in the order of
-// the chunk; BatchChunkCount is to follow in the transaction. No row: they were
-// recorded before, or another has taken or split the chunk.
-// Executions and payloads expand the arrays each for itself: a common table of
-// the items would hold a copy of every text.
+// Records the ended items of a chunk as executions, in order. BatchChunkCount must
+// follow in the same transaction. No row: they are already recorded, or another process
+// has acquired or split the chunk. Executions and payloads expand the arrays separately,
+// because a common table would copy every text.
 func (q *Queries) BatchChunkRecord(ctx context.Context, db DBTX, arg BatchChunkRecordParams) (int64, error) {
 	result, err := db.Exec(ctx, batchChunkRecord,
 		arg.TenantID,
@@ -635,7 +634,7 @@ type BatchChunkReleaseParams struct {
 	Token     uuid.UUID
 }
 
-// Leaves a chunk to whoever comes next, unless another has taken it.
+// Releases a chunk unless another process has acquired it.
 func (q *Queries) BatchChunkRelease(ctx context.Context, db DBTX, arg BatchChunkReleaseParams) error {
 	_, err := db.Exec(ctx, batchChunkRelease,
 		arg.TenantID,
@@ -673,7 +672,7 @@ type BatchChunkShrinkRow struct {
 	Inputs      []string
 }
 
-// Leaves of a chunk that was just taken the items that are not recorded.
+// Removes the recorded items from a chunk that was just acquired.
 func (q *Queries) BatchChunkShrink(ctx context.Context, db DBTX, arg BatchChunkShrinkParams) (BatchChunkShrinkRow, error) {
 	row := db.QueryRow(ctx, batchChunkShrink,
 		arg.TenantID,
@@ -721,8 +720,8 @@ type BatchChunkSplitParams struct {
 	Moved     int32
 }
 
-// Makes a chunk of its own of the last items of one that nobody has taken, those
-// from an index on. No row: somebody has, or has split it, or they are recorded.
+// Moves the last items of a chunk, from an index on, into a new chunk. No row: a process
+// has acquired the chunk, or it was split before, or the items are recorded.
 func (q *Queries) BatchChunkSplit(ctx context.Context, db DBTX, arg BatchChunkSplitParams) (int64, error) {
 	result, err := db.Exec(ctx, batchChunkSplit,
 		arg.MovedFrom,
@@ -761,8 +760,8 @@ type BatchChunksListRow struct {
 	Items     int32
 }
 
-// The chunks from an index on, in their order, and how many items of each are
-// not recorded. One in which nothing is left is not among them.
+// Lists the chunks from an index on, in order, and counts the items of each that are not
+// recorded. It omits chunks with no such item.
 func (q *Queries) BatchChunksList(ctx context.Context, db DBTX, arg BatchChunksListParams) ([]BatchChunksListRow, error) {
 	rows, err := db.Query(ctx, batchChunksList,
 		arg.TenantID,

@@ -1,11 +1,11 @@
--- Statements about items find them by batch and index or by id. They compare the
--- tenant with IS NOT DISTINCT FROM, which no index serves: else PostgreSQL, while
--- it has no statistics yet, reads the index of all of the tenant's executions too.
+-- Statements about items find them by batch and index or by id. They compare the tenant
+-- with IS NOT DISTINCT FROM, which uses no index. With "=" PostgreSQL would read the
+-- index of all executions of the tenant while it has no statistics.
 
 -- name: BatchItemsInsert :execrows
--- Records items together with the progress: those with a status as executions,
--- the failed ones with their result, those of the chunk to wait in it. No row:
--- another process was first, or the batch is at another attempt.
+-- Records items and the progress of the batch. Items with a status become executions,
+-- failed ones with their result; items of the chunk wait in it. No row: another process
+-- was first, or the batch has another attempt.
 WITH batch AS (
     UPDATE execution_batches b SET
         items_read = b.items_read + @item_count::integer,
@@ -43,13 +43,13 @@ WITH batch AS (
 SELECT FROM batch;
 
 -- name: BatchItemFirstError :one
--- Why the first item of a batch failed.
+-- Returns the error of the first failed item of a batch.
 SELECT (p.result ->> 'errorMessage')::text AS error_message
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid AND e.item_index = 0;
 
 -- name: BatchItemsDelete :exec
--- Removes the items of a batch none of which has run.
+-- Deletes the items of a batch. None of them has run.
 WITH execution AS (
     DELETE FROM executions e WHERE e.tenant_id = @tenant_id AND e.batch_id = @batch_id::uuid RETURNING e.id
 ), payload AS (
@@ -61,18 +61,18 @@ UPDATE execution_batches b SET items_read = 0, items_total = 0, items_failed = 0
 WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid;
 
 -- name: BatchItemsListPending :many
--- The items from an index on that are to be run, in their order.
+-- Lists the items to run from an index on, in order.
 SELECT item_index::integer FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND item_index >= @first_item::integer AND status = 'pending'
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchGetForItems :one
--- What the items of a batch share, and whether it lets pending ones begin.
+-- Returns the common data of the items of a batch, and whether pending items may start.
 SELECT workflow_id, custom_input, (status = 'processing' AND cancel_requested_at IS NULL)::boolean AS may_begin
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchItemsGet :many
--- Items and how far they are, with their input where that is nowhere yet.
+-- Returns items and their states. It includes the input of an item that has no state.
 SELECT e.item_index::integer AS item_index, e.id, e.borrower_id, e.is_test, e.attempt, e.tags,
     (e.status = 'running')::boolean AS is_running, (e.status = 'running' OR p.state IS NOT NULL)::boolean AS has_begun,
     (e.status = 'pending' AND p.state IS NULL)::boolean AS is_fresh, CASE WHEN e.status = 'pending' AND p.state IS NULL THEN p.input END::json AS fresh_input
@@ -83,13 +83,13 @@ CROSS JOIN LATERAL (
 JOIN execution_payloads p ON p.execution_id = e.id;
 
 -- name: BatchItemsCheckpoint :many
--- Makes the states of items durable, and those that begin this process' as long
--- as their batch lets them. An item that is missing here is not this process'.
+-- Stores the states of items. New items become leased to this process if the batch lets
+-- them start. Items that are missing from the result belong to another process.
 WITH item AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@begins::boolean[]) AS begins,
         unnest(@started_at::timestamptz[]) AS started_at, unnest(@deadline_at::timestamptz[]) AS deadline_at, unnest(@states::text[]) AS state,
         unnest(@tasks_completed::integer[]) AS tasks_completed, unnest(@tasks_failed::integer[]) AS tasks_failed
-), held AS (
+), leased AS (
     UPDATE executions e SET
         status = 'running', lease_token = item.lease_token, lease_process_id = @lease_process_id::uuid,
         started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
@@ -101,14 +101,14 @@ WITH item AS (
           WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
     RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = held.state::json
-    FROM held WHERE p.execution_id = held.id
+    UPDATE execution_payloads p SET state = leased.state::json
+    FROM leased WHERE p.execution_id = leased.id
 )
-SELECT id FROM held;
+SELECT id FROM leased;
 
 -- name: BatchItemsGetPending :many
--- What it takes to run the pending ones of a range of items. One that has begun
--- goes on from its state.
+-- Returns all that is needed to run the pending items of a range. An item that has
+-- started continues from its state.
 SELECT e.id, e.item_index::integer AS item_index, e.is_test, e.attempt, e.tags, p.input,
     (p.state IS NOT NULL)::boolean AS has_begun
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
@@ -117,9 +117,9 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_
 ORDER BY e.item_index;
 
 -- name: BatchItemsFinish :one
--- Ends items and counts them: each once, when its row leaves pending or running,
--- and only if it is still leased as it was when it ran (no lease: the nil UUID).
--- No row: none of them was this caller's to end.
+-- Ends items and counts each once, when its row leaves pending or running. The lease
+-- must be the one with which the item ran (the nil UUID for none). No row: the caller
+-- may end none of them.
 WITH item AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@statuses::text[]) AS status,
         unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
@@ -156,7 +156,7 @@ WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchItemsListResults :many
--- A page of ended items with their payloads, in their order.
+-- Lists a page of ended items with their payloads, in order.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.status, e.status_code, p.input, p.result
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
@@ -164,7 +164,7 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_
 ORDER BY e.item_index;
 
 -- name: BatchItemsCancel :one
--- Ends some of the items that have not begun, and counts them. No row: none is left.
+-- Ends some of the items that have not started, and counts them. No row: none is left.
 WITH item AS (
     SELECT e.id FROM executions e JOIN execution_batches b ON b.tenant_id = e.tenant_id AND b.id = e.batch_id
     WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid AND e.status = 'pending'
@@ -186,14 +186,13 @@ WHERE b.tenant_id = @tenant_id AND b.id = @batch_id::uuid AND counted.items > 0
 RETURNING counted.items;
 
 -- name: BatchItemsListPostponed :many
--- Items that have begun and that no process holds: they wait.
+-- Lists started items that no process has leased.
 SELECT id FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid AND status = 'running' AND lease_token IS NULL
 ORDER BY item_index LIMIT @items_max;
 
 -- name: BatchItemsCount :one
--- How many items are kept, fewer than the batch had where the retention has dropped
--- some, and how many of them are to be retried.
+-- Counts the items that exist and the items to retry. Retention may have dropped some.
 SELECT count(*)::integer AS kept, count(*) FILTER (
     WHERE @failed::boolean AND status IN ('failed', 'cancelled', 'timeout') OR @source_failed::boolean AND status = 'completed' AND source_failed
 )::integer AS to_retry
@@ -201,9 +200,9 @@ FROM executions
 WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid;
 
 -- name: BatchItemsListRetrySizes :many
--- Which items are to be retried from an index on, in their order, and how large
--- their states are, where these are kept: to know that, each is read, so only
--- those of the page are.
+-- Lists the items to retry from an index on, in order, and the sizes of their states if
+-- the retry keeps states. Sizes are read for one page only, because each state must be
+-- read.
 SELECT e.item_index::integer AS item_index, COALESCE(octet_length(p.state::text), 0)::integer AS state_bytes
 FROM (
     SELECT id, item_index FROM executions
@@ -214,9 +213,8 @@ FROM (
 ORDER BY e.item_index;
 
 -- name: BatchItemsListRetryable :many
--- Items to retry of a range, in their order, with their states where these are
--- kept. Those that never began to run because their input does not match are
--- refused.
+-- Lists the items to retry of a range, in order, with their states if the retry keeps
+-- states. It marks items that never started because their input is invalid.
 SELECT e.id, e.status, e.attempt, (e.status = 'failed' AND e.started_at IS NULL)::boolean AS is_refused, p.state
 FROM executions e LEFT JOIN execution_payloads p ON p.execution_id = e.id AND @with_states::boolean
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_id::uuid
@@ -225,9 +223,9 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.batch_id = @batch_
 ORDER BY e.item_index;
 
 -- name: BatchItemsRetry :execrows
--- Makes items pending again, which are counted so from then on; those refused
--- have failed once more. No row: the batch was paused or cancelled, another process
--- was first, or the batch is at another attempt.
+-- Makes items pending again and changes the counters. Items with invalid input fail once
+-- more. No row: the batch was paused or cancelled, another process was first, or the
+-- batch has another attempt.
 WITH batch AS (
     UPDATE execution_batches b SET retry_from = @next_item::integer, updated_at = now(),
         items_completed = b.items_completed - @completed::integer,
@@ -245,7 +243,7 @@ WITH batch AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
         tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL,
-        tags = '{}' -- an item's are its end's
+        tags = '{}' -- the tags of an item come from its end
     FROM batch, item WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = item.id
     RETURNING e.id, item.state
 ), payload AS (
@@ -255,8 +253,8 @@ WITH batch AS (
 SELECT FROM batch;
 
 -- name: BatchItemList :many
--- A page of items in their order, after that of the given id. The payloads of the
--- pages before are not looked at.
+-- Lists a page of items in order, after the item with the given id. It does not read the
+-- payloads of earlier pages.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
 FROM (
@@ -273,7 +271,7 @@ FROM (
 ORDER BY e.item_index;
 
 -- name: BatchItemCount :one
--- Exact up to @count_max.
+-- The count is exact up to @count_max.
 SELECT count(*) FROM (
     SELECT FROM executions
     WHERE tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND batch_id = @batch_id::uuid
@@ -282,9 +280,9 @@ SELECT count(*) FROM (
 ) AS matching;
 
 -- name: BatchItemFindByStatus :one
--- How many items of a batch have a status, up to @count_max, and of fewer which: by
--- the index of statuses, in which those of the workflow that were made while the
--- batch went on are next to each other.
+-- Counts the items of a batch with a status up to @count_max, and returns the ids if
+-- there are fewer. It uses the index of statuses, in which executions of one workflow
+-- and time are adjacent.
 SELECT count(*) AS total, (CASE WHEN count(*) < @count_max::bigint THEN array_agg(matching.id) END)::uuid[] AS found
 FROM (
     SELECT e.id FROM executions e
@@ -294,7 +292,7 @@ FROM (
 ) AS matching;
 
 -- name: BatchItemListByID :many
--- BatchItemList of items that are named.
+-- Lists the named items as BatchItemList does.
 SELECT e.id, e.item_index::integer AS item_index, e.row_number, e.source_file_name, e.borrower_id, e.status, e.source_failed, e.status_code, e.attempt,
     e.started_at, e.completed_at, COALESCE(p.result ->> 'errorMessage', '')::text AS error_message
 FROM (
@@ -310,19 +308,19 @@ FROM (
 ORDER BY e.item_index;
 
 -- name: BatchItemPostpone :execrows
--- Lets go of an item whose target is down: it goes on later, from the given
--- state and with its time limit anew. No row: the lease is lost.
-WITH held AS (
+-- Releases an item whose target is down. The item continues later from the given state
+-- with a new time limit. No row: the lease is lost.
+WITH leased AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
     WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.batch_id = @batch_id::uuid AND e.lease_token = @lease_token::uuid
     RETURNING e.id
 )
-UPDATE execution_payloads p SET state = @state::json FROM held WHERE p.execution_id = held.id;
+UPDATE execution_payloads p SET state = @state::json FROM leased WHERE p.execution_id = leased.id;
 
 -- name: BatchItemsListStarted :many
--- The items of a range that have begun and are a process' to end, and whether it
--- lives; or nobody's, because what they call was down. Those that wait have jobs
--- of their own.
+-- Lists the started items of a range that a process has leased, and whether that process
+-- is alive. It includes items without a lease whose target was down. Waiting items have
+-- jobs of their own.
 SELECT e.id, (e.lease_token IS NOT NULL AND EXISTS (
     SELECT FROM processes
     WHERE processes.id = e.lease_process_id

@@ -28,7 +28,7 @@ type BatchGetForItemsRow struct {
 	MayBegin    bool
 }
 
-// What the items of a batch share, and whether it lets pending ones begin.
+// Returns the common data of the items of a batch, and whether pending items may start.
 func (q *Queries) BatchGetForItems(ctx context.Context, db DBTX, arg BatchGetForItemsParams) (BatchGetForItemsRow, error) {
 	row := db.QueryRow(ctx, batchGetForItems, arg.TenantID, arg.ID)
 	var i BatchGetForItemsRow
@@ -52,7 +52,7 @@ type BatchItemCountParams struct {
 	CountMax int64
 }
 
-// Exact up to @count_max.
+// The count is exact up to @count_max.
 func (q *Queries) BatchItemCount(ctx context.Context, db DBTX, arg BatchItemCountParams) (int64, error) {
 	row := db.QueryRow(ctx, batchItemCount,
 		arg.TenantID,
@@ -90,9 +90,9 @@ type BatchItemFindByStatusRow struct {
 	Found []uuid.UUID
 }
 
-// How many items of a batch have a status, up to @count_max, and of fewer which: by
-// the index of statuses, in which those of the workflow that were made while the
-// batch went on are next to each other.
+// Counts the items of a batch with a status up to @count_max, and returns the ids if
+// there are fewer. It uses the index of statuses, in which executions of one workflow
+// and time are adjacent.
 func (q *Queries) BatchItemFindByStatus(ctx context.Context, db DBTX, arg BatchItemFindByStatusParams) (BatchItemFindByStatusRow, error) {
 	row := db.QueryRow(ctx, batchItemFindByStatus,
 		arg.CountMax,
@@ -119,7 +119,7 @@ type BatchItemFirstErrorParams struct {
 	BatchID  uuid.UUID
 }
 
-// Why the first item of a batch failed.
+// Returns the error of the first failed item of a batch.
 func (q *Queries) BatchItemFirstError(ctx context.Context, db DBTX, arg BatchItemFirstErrorParams) (string, error) {
 	row := db.QueryRow(ctx, batchItemFirstError, arg.TenantID, arg.BatchID)
 	var error_message string
@@ -168,8 +168,8 @@ type BatchItemListRow struct {
 	ErrorMessage   string
 }
 
-// A page of items in their order, after that of the given id. The payloads of the
-// pages before are not looked at.
+// Lists a page of items in order, after the item with the given id. It does not read the
+// payloads of earlier pages.
 func (q *Queries) BatchItemList(ctx context.Context, db DBTX, arg BatchItemListParams) ([]BatchItemListRow, error) {
 	rows, err := db.Query(ctx, batchItemList,
 		arg.TenantID,
@@ -249,7 +249,7 @@ type BatchItemListByIDRow struct {
 	ErrorMessage   string
 }
 
-// BatchItemList of items that are named.
+// Lists the named items as BatchItemList does.
 func (q *Queries) BatchItemListByID(ctx context.Context, db DBTX, arg BatchItemListByIDParams) ([]BatchItemListByIDRow, error) {
 	rows, err := db.Query(ctx, batchItemListByID,
 		arg.TenantID,
@@ -290,12 +290,12 @@ func (q *Queries) BatchItemListByID(ctx context.Context, db DBTX, arg BatchItemL
 }
 
 const batchItemPostpone = `-- name: BatchItemPostpone :execrows
-WITH held AS (
+WITH leased AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL, started_at = NULL, deadline_at = NULL
     WHERE e.tenant_id = $2 AND e.id = $3 AND e.batch_id = $4::uuid AND e.lease_token = $5::uuid
     RETURNING e.id
 )
-UPDATE execution_payloads p SET state = $1::json FROM held WHERE p.execution_id = held.id
+UPDATE execution_payloads p SET state = $1::json FROM leased WHERE p.execution_id = leased.id
 `
 
 type BatchItemPostponeParams struct {
@@ -306,8 +306,8 @@ type BatchItemPostponeParams struct {
 	LeaseToken uuid.UUID
 }
 
-// Lets go of an item whose target is down: it goes on later, from the given
-// state and with its time limit anew. No row: the lease is lost.
+// Releases an item whose target is down. The item continues later from the given state
+// with a new time limit. No row: the lease is lost.
 func (q *Queries) BatchItemPostpone(ctx context.Context, db DBTX, arg BatchItemPostponeParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemPostpone,
 		arg.State,
@@ -352,7 +352,7 @@ type BatchItemsCancelParams struct {
 	Result     []byte
 }
 
-// Ends some of the items that have not begun, and counts them. No row: none is left.
+// Ends some of the items that have not started, and counts them. No row: none is left.
 func (q *Queries) BatchItemsCancel(ctx context.Context, db DBTX, arg BatchItemsCancelParams) (int64, error) {
 	row := db.QueryRow(ctx, batchItemsCancel,
 		arg.TenantID,
@@ -371,7 +371,7 @@ WITH item AS (
     SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS lease_token, unnest($3::boolean[]) AS begins,
         unnest($4::timestamptz[]) AS started_at, unnest($5::timestamptz[]) AS deadline_at, unnest($6::text[]) AS state,
         unnest($7::integer[]) AS tasks_completed, unnest($8::integer[]) AS tasks_failed
-), held AS (
+), leased AS (
     UPDATE executions e SET
         status = 'running', lease_token = item.lease_token, lease_process_id = $9::uuid,
         started_at = COALESCE(e.started_at, item.started_at), deadline_at = COALESCE(e.deadline_at, item.deadline_at),
@@ -383,10 +383,10 @@ WITH item AS (
           WHERE b.tenant_id = $10 AND b.id = $11::uuid AND b.status = 'processing' AND b.cancel_requested_at IS NULL))
     RETURNING e.id, item.state
 ), payload AS (
-    UPDATE execution_payloads p SET state = held.state::json
-    FROM held WHERE p.execution_id = held.id
+    UPDATE execution_payloads p SET state = leased.state::json
+    FROM leased WHERE p.execution_id = leased.id
 )
-SELECT id FROM held
+SELECT id FROM leased
 `
 
 type BatchItemsCheckpointParams struct {
@@ -403,8 +403,8 @@ type BatchItemsCheckpointParams struct {
 	BatchID        uuid.UUID
 }
 
-// Makes the states of items durable, and those that begin this process' as long
-// as their batch lets them. An item that is missing here is not this process'.
+// Stores the states of items. New items become leased to this process if the batch lets
+// them start. Items that are missing from the result belong to another process.
 func (q *Queries) BatchItemsCheckpoint(ctx context.Context, db DBTX, arg BatchItemsCheckpointParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchItemsCheckpoint,
 		arg.Ids,
@@ -457,8 +457,7 @@ type BatchItemsCountRow struct {
 	ToRetry int32
 }
 
-// How many items are kept, fewer than the batch had where the retention has dropped
-// some, and how many of them are to be retried.
+// Counts the items that exist and the items to retry. Retention may have dropped some.
 func (q *Queries) BatchItemsCount(ctx context.Context, db DBTX, arg BatchItemsCountParams) (BatchItemsCountRow, error) {
 	row := db.QueryRow(ctx, batchItemsCount,
 		arg.Failed,
@@ -488,7 +487,7 @@ type BatchItemsDeleteParams struct {
 	BatchID  uuid.UUID
 }
 
-// Removes the items of a batch none of which has run.
+// Deletes the items of a batch. None of them has run.
 func (q *Queries) BatchItemsDelete(ctx context.Context, db DBTX, arg BatchItemsDeleteParams) error {
 	_, err := db.Exec(ctx, batchItemsDelete, arg.TenantID, arg.BatchID)
 	return err
@@ -562,9 +561,9 @@ type BatchItemsFinishRow struct {
 	ValidatedItems    int32
 }
 
-// Ends items and counts them: each once, when its row leaves pending or running,
-// and only if it is still leased as it was when it ran (no lease: the nil UUID).
-// No row: none of them was this caller's to end.
+// Ends items and counts each once, when its row leaves pending or running. The lease
+// must be the one with which the item ran (the nil UUID for none). No row: the caller
+// may end none of them.
 func (q *Queries) BatchItemsFinish(ctx context.Context, db DBTX, arg BatchItemsFinishParams) (BatchItemsFinishRow, error) {
 	row := db.QueryRow(ctx, batchItemsFinish,
 		arg.NewColumns,
@@ -629,7 +628,7 @@ type BatchItemsGetRow struct {
 	FreshInput []byte
 }
 
-// Items and how far they are, with their input where that is nowhere yet.
+// Returns items and their states. It includes the input of an item that has no state.
 func (q *Queries) BatchItemsGet(ctx context.Context, db DBTX, arg BatchItemsGetParams) ([]BatchItemsGetRow, error) {
 	rows, err := db.Query(ctx, batchItemsGet, arg.Indexes, arg.TenantID, arg.BatchID)
 	if err != nil {
@@ -687,8 +686,8 @@ type BatchItemsGetPendingRow struct {
 	HasBegun  bool
 }
 
-// What it takes to run the pending ones of a range of items. One that has begun
-// goes on from its state.
+// Returns all that is needed to run the pending items of a range. An item that has
+// started continues from its state.
 func (q *Queries) BatchItemsGetPending(ctx context.Context, db DBTX, arg BatchItemsGetPendingParams) ([]BatchItemsGetPendingRow, error) {
 	rows, err := db.Query(ctx, batchItemsGetPending,
 		arg.TenantID,
@@ -786,12 +785,12 @@ type BatchItemsInsertParams struct {
 	ChunkInputs      []string
 }
 
-// Statements about items find them by batch and index or by id. They compare the
-// tenant with IS NOT DISTINCT FROM, which no index serves: else PostgreSQL, while
-// it has no statistics yet, reads the index of all of the tenant's executions too.
-// Records items together with the progress: those with a status as executions,
-// the failed ones with their result, those of the chunk to wait in it. No row:
-// another process was first, or the batch is at another attempt.
+// Statements about items find them by batch and index or by id. They compare the tenant
+// with IS NOT DISTINCT FROM, which uses no index. With "=" PostgreSQL would read the
+// index of all executions of the tenant while it has no statistics.
+// Records items and the progress of the batch. Items with a status become executions,
+// failed ones with their result; items of the chunk wait in it. No row: another process
+// was first, or the batch has another attempt.
 func (q *Queries) BatchItemsInsert(ctx context.Context, db DBTX, arg BatchItemsInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemsInsert,
 		arg.ItemCount,
@@ -836,7 +835,7 @@ type BatchItemsListPendingParams struct {
 	ItemsMax  int32
 }
 
-// The items from an index on that are to be run, in their order.
+// Lists the items to run from an index on, in order.
 func (q *Queries) BatchItemsListPending(ctx context.Context, db DBTX, arg BatchItemsListPendingParams) ([]int32, error) {
 	rows, err := db.Query(ctx, batchItemsListPending,
 		arg.TenantID,
@@ -874,7 +873,7 @@ type BatchItemsListPostponedParams struct {
 	ItemsMax int32
 }
 
-// Items that have begun and that no process holds: they wait.
+// Lists started items that no process has leased.
 func (q *Queries) BatchItemsListPostponed(ctx context.Context, db DBTX, arg BatchItemsListPostponedParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchItemsListPostponed, arg.TenantID, arg.BatchID, arg.ItemsMax)
 	if err != nil {
@@ -921,7 +920,7 @@ type BatchItemsListResultsRow struct {
 	Result         []byte
 }
 
-// A page of ended items with their payloads, in their order.
+// Lists a page of ended items with their payloads, in order.
 func (q *Queries) BatchItemsListResults(ctx context.Context, db DBTX, arg BatchItemsListResultsParams) ([]BatchItemsListResultsRow, error) {
 	rows, err := db.Query(ctx, batchItemsListResults,
 		arg.TenantID,
@@ -982,9 +981,9 @@ type BatchItemsListRetrySizesRow struct {
 	StateBytes int32
 }
 
-// Which items are to be retried from an index on, in their order, and how large
-// their states are, where these are kept: to know that, each is read, so only
-// those of the page are.
+// Lists the items to retry from an index on, in order, and the sizes of their states if
+// the retry keeps states. Sizes are read for one page only, because each state must be
+// read.
 func (q *Queries) BatchItemsListRetrySizes(ctx context.Context, db DBTX, arg BatchItemsListRetrySizesParams) ([]BatchItemsListRetrySizesRow, error) {
 	rows, err := db.Query(ctx, batchItemsListRetrySizes,
 		arg.TenantID,
@@ -1040,9 +1039,8 @@ type BatchItemsListRetryableRow struct {
 	State     []byte
 }
 
-// Items to retry of a range, in their order, with their states where these are
-// kept. Those that never began to run because their input does not match are
-// refused.
+// Lists the items to retry of a range, in order, with their states if the retry keeps
+// states. It marks items that never started because their input is invalid.
 func (q *Queries) BatchItemsListRetryable(ctx context.Context, db DBTX, arg BatchItemsListRetryableParams) ([]BatchItemsListRetryableRow, error) {
 	rows, err := db.Query(ctx, batchItemsListRetryable,
 		arg.WithStates,
@@ -1102,9 +1100,9 @@ type BatchItemsListStartedRow struct {
 	IsHeld bool
 }
 
-// The items of a range that have begun and are a process' to end, and whether it
-// lives; or nobody's, because what they call was down. Those that wait have jobs
-// of their own.
+// Lists the started items of a range that a process has leased, and whether that process
+// is alive. It includes items without a lease whose target was down. Waiting items have
+// jobs of their own.
 func (q *Queries) BatchItemsListStarted(ctx context.Context, db DBTX, arg BatchItemsListStartedParams) ([]BatchItemsListStartedRow, error) {
 	rows, err := db.Query(ctx, batchItemsListStarted,
 		arg.DeadAfterSeconds,
@@ -1149,7 +1147,7 @@ WITH batch AS (
     UPDATE executions e SET
         status = 'pending', is_success = false, source_failed = false, status_code = NULL, attempt = e.attempt + 1,
         tasks_completed = item.tasks_completed, tasks_failed = 0, started_at = NULL, completed_at = NULL, deadline_at = NULL,
-        tags = '{}' -- an item's are its end's
+        tags = '{}' -- the tags of an item come from its end
     FROM batch, item WHERE e.tenant_id IS NOT DISTINCT FROM batch.tenant_id AND e.batch_id IS NOT DISTINCT FROM batch.id AND e.id = item.id
     RETURNING e.id, item.state
 ), payload AS (
@@ -1173,9 +1171,9 @@ type BatchItemsRetryParams struct {
 	TasksCompleted []int32
 }
 
-// Makes items pending again, which are counted so from then on; those refused
-// have failed once more. No row: the batch was paused or cancelled, another process
-// was first, or the batch is at another attempt.
+// Makes items pending again and changes the counters. Items with invalid input fail once
+// more. No row: the batch was paused or cancelled, another process was first, or the
+// batch has another attempt.
 func (q *Queries) BatchItemsRetry(ctx context.Context, db DBTX, arg BatchItemsRetryParams) (int64, error) {
 	result, err := db.Exec(ctx, batchItemsRetry,
 		arg.NextItem,

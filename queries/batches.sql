@@ -1,5 +1,5 @@
 -- name: BatchInsert :execrows
--- Records a batch if its workflow is still active; no row means that it is not.
+-- Records a batch if its workflow is active. No row: it is not.
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label, description,
     is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
 SELECT @id, @tenant_id, w.id, w.alias, w.version, @principal_id, @label, @description,
@@ -9,9 +9,8 @@ FROM workflows w
 WHERE w.tenant_id = @tenant_id AND w.id = @workflow_id AND w.status = 'active';
 
 -- name: BatchInsertRepeated :execrows
--- Records a batch with the sources of its workflow's newest one; no row means
--- that there is none. What was a test is repeated by tests only. A custom input
--- replaces the repeated one.
+-- Records a batch with the sources of its workflow's newest batch. Only a test repeats a
+-- test. A custom input replaces the repeated one. No row: the workflow has no batch.
 INSERT INTO execution_batches (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, label,
     is_test, status, items, custom_input, raw_package_id, source_package_ids, created_at, updated_at)
 SELECT @id, b.tenant_id, b.workflow_id, b.workflow_alias, b.workflow_version, @principal_id, @label,
@@ -29,7 +28,7 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchList :many
--- Newest first; planned by CustomPlan.
+-- Lists the newest first. CustomPlan plans it.
 SELECT id, workflow_id, workflow_alias, workflow_version, label, description, is_test, status, attempt,
     raw_package_id, output_package_id, earlier_package_ids, pre_processing_result, validated_items,
     items_total, items_completed, items_failed, items_source_failed, notices, cancel_requested_at, created_at, updated_at, completed_at
@@ -42,7 +41,7 @@ ORDER BY id DESC
 LIMIT @row_limit OFFSET @row_offset;
 
 -- name: BatchCount :one
--- Exact up to @count_max.
+-- The count is exact up to @count_max.
 SELECT count(*) FROM (
     SELECT FROM execution_batches
     WHERE tenant_id = @tenant_id
@@ -52,15 +51,15 @@ SELECT count(*) FROM (
 ) AS matching;
 
 -- name: BatchPreProcessingBegin :one
--- Begins to read the sources of a batch, or goes on with it after a crash, for the
--- given attempt (0: for any). No row: the batch, or that attempt, is past that stage.
+-- Begins pre-processing of the given attempt (0: any), or continues it after a crash. No
+-- row: the batch or the attempt is past that stage.
 UPDATE execution_batches SET status = 'pre_processing', updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('pending', 'pre_processing')
   AND (@attempt::integer = 0 OR attempt = @attempt)
 RETURNING attempt, workflow_id, items, raw_package_id, source_package_ids, items_read, input_columns;
 
 -- name: BatchPreProcessingEnd :execrows
--- No row: the batch, or the given attempt (0: any), is past that stage.
+-- No row: the batch or the given attempt (0: any) is past that stage.
 UPDATE execution_batches b SET status = @status, pre_processing_result = @result, updated_at = now(),
     fed_until = CASE WHEN EXISTS (
         SELECT FROM executions e WHERE e.tenant_id IS NOT DISTINCT FROM b.tenant_id AND e.batch_id = b.id AND e.status = 'pending') THEN 0 ELSE b.items_total END,
@@ -78,8 +77,8 @@ UPDATE execution_batches SET status = 'processing', fed_until = @fed_until, chun
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchProcessingEnd :exec
--- Ends the processing of a batch all of whose items are recorded, and removes the
--- chunks that a crash kept from being removed since.
+-- Ends the processing of a batch whose items are all recorded. It also deletes chunks
+-- that a crash left behind.
 WITH chunk AS (
     DELETE FROM batch_chunks c WHERE c.tenant_id = @tenant_id AND c.batch_id = @id
 )
@@ -92,14 +91,14 @@ SELECT id, workflow_id, workflow_alias, workflow_version, label, status, attempt
 FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchPackageBegin :execrows
--- Makes a package the one that is being written for the batch. No row: another process
--- has begun another, or the batch is at another attempt.
+-- Sets the package that is being written for the batch. No row: another process has
+-- begun another package, or the batch has another attempt.
 UPDATE execution_batches SET draft_package_id = @new_package_id::uuid, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND attempt = @attempt
   AND draft_package_id IS NOT DISTINCT FROM sqlc.narg('old_package_id')::uuid;
 
 -- name: BatchComplete :execrows
--- No row: another process has taken the writing over.
+-- No row: another process writes the package.
 UPDATE execution_batches SET status = CASE WHEN cancel_requested_at IS NULL THEN 'complete' ELSE 'cancelled' END, output_package_id = draft_package_id, draft_package_id = NULL,
     updated_at = now(), completed_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing' AND draft_package_id = @package_id::uuid;
@@ -110,14 +109,14 @@ UPDATE execution_batches SET status = 'post_processing_failed', notices = (notic
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'post_processing';
 
 -- name: BatchPause :execrows
--- No row: there is no such batch, or nothing of it is to be paused.
+-- No row: there is no such batch, or its status does not allow a pause.
 UPDATE execution_batches SET status = 'paused', paused_from = status, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND cancel_requested_at IS NULL
   AND status IN ('pending', 'pre_processing', 'pre_processing_complete', 'processing', 'post_processing');
 
 -- name: BatchResume :one
--- Goes back to the phase that the batch was paused in. Items that were enqueued
--- and did not begin are to be fed again. No row: it is not paused.
+-- Returns the batch to the phase in which it was paused. Items that were dispatched but
+-- did not start are dispatched again. No row: the batch is not paused.
 UPDATE execution_batches b SET status = b.paused_from, paused_from = NULL, updated_at = now(),
     fed_until = COALESCE((
         SELECT min(e.item_index) FROM executions e
@@ -130,8 +129,7 @@ WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'paused'
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchCancelRequest :one
--- Asks for the end of a batch; what is to be ended is ended while it is processing.
--- No row: there is no such batch, or it has ended or been cancelled.
+-- Requests the cancellation of a batch. No row: there is no such batch, or it has ended.
 UPDATE execution_batches b SET cancel_requested_at = now(), retry_mode = NULL, paused_from = NULL, updated_at = now(),
     pre_processing_result = CASE b.pre_processing_result WHEN 'pending' THEN @unread::text ELSE b.pre_processing_result END,
     status = CASE WHEN 'post_processing' IN (b.status, b.paused_from) THEN 'post_processing' ELSE 'processing' END
@@ -144,7 +142,7 @@ RETURNING b.status, before.status = 'paused' AS was_paused;
 SELECT status, attempt, items_total, pre_processing_result FROM execution_batches WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
 -- name: BatchRetry :exec
--- Begins another attempt of a batch that has ended.
+-- Begins another attempt of an ended batch.
 UPDATE execution_batches SET
     status = @status, retry_mode = sqlc.narg('retry_mode')::text, retry_from = 0, attempt = attempt + 1,
     cancel_requested_at = CASE WHEN @is_uncancelled::boolean THEN NULL ELSE cancel_requested_at END,
@@ -161,19 +159,20 @@ WHERE tenant_id = @tenant_id AND id = @id;
 UPDATE execution_batches SET pre_processing_result = 'pending' WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: BatchRetryGet :one
--- Which items are to be made ready, and from what index on; no row: none.
+-- Returns the kind of a retry and the index from which items are still to be prepared.
+-- No row: there is none.
 SELECT attempt, workflow_id, retry_mode::text AS retry_mode, retry_from FROM execution_batches
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'processing' AND retry_mode IS NOT NULL;
 
 -- name: BatchRetryEnd :one
--- All items of a retry are ready to be fed. No row: the batch was paused or
--- cancelled, another process was first, or the batch is at another attempt.
+-- Ends the preparation of a retry; all of its items can be dispatched. No row: the batch
+-- was paused or cancelled, another process was first, or the batch has another attempt.
 UPDATE execution_batches b SET retry_mode = NULL, fed_until = 0, items_enqueued = 0, updated_at = now()
 WHERE b.tenant_id = @tenant_id AND b.id = @id AND b.status = 'processing' AND b.attempt = @attempt AND b.retry_mode IS NOT NULL
 RETURNING b.status, b.retry_mode, b.cancel_requested_at, b.fed_until, b.chunks_fed_until, b.items_enqueued, b.items_total, b.items_completed, b.items_failed, b.validated_items;
 
 -- name: BatchNoticeAdd :exec
--- Adds a notice, one of each code and source.
+-- Adds a notice. A batch has one notice for each code and source.
 UPDATE execution_batches SET notices = (notices::jsonb || @notice::jsonb)::json, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND NOT EXISTS (
     SELECT FROM json_array_elements(notices) AS n WHERE n ->> 'code' = @code::text AND n ->> 'source' = @source::text);

@@ -33,8 +33,7 @@ type BatchCancelRequestRow struct {
 	WasPaused bool
 }
 
-// Asks for the end of a batch; what is to be ended is ended while it is processing.
-// No row: there is no such batch, or it has ended or been cancelled.
+// Requests the cancellation of a batch. No row: there is no such batch, or it has ended.
 func (q *Queries) BatchCancelRequest(ctx context.Context, db DBTX, arg BatchCancelRequestParams) (BatchCancelRequestRow, error) {
 	row := db.QueryRow(ctx, batchCancelRequest, arg.Unread, arg.TenantID, arg.ID)
 	var i BatchCancelRequestRow
@@ -54,7 +53,7 @@ type BatchCompleteParams struct {
 	PackageID uuid.UUID
 }
 
-// No row: another process has taken the writing over.
+// No row: another process writes the package.
 func (q *Queries) BatchComplete(ctx context.Context, db DBTX, arg BatchCompleteParams) (int64, error) {
 	result, err := db.Exec(ctx, batchComplete, arg.TenantID, arg.ID, arg.PackageID)
 	if err != nil {
@@ -80,7 +79,7 @@ type BatchCountParams struct {
 	CountMax      int64
 }
 
-// Exact up to @count_max.
+// The count is exact up to @count_max.
 func (q *Queries) BatchCount(ctx context.Context, db DBTX, arg BatchCountParams) (int64, error) {
 	row := db.QueryRow(ctx, batchCount,
 		arg.TenantID,
@@ -269,7 +268,7 @@ type BatchInsertParams struct {
 	WorkflowID       uuid.UUID
 }
 
-// Records a batch if its workflow is still active; no row means that it is not.
+// Records a batch if its workflow is active. No row: it is not.
 func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, batchInsert,
 		arg.ID,
@@ -314,9 +313,8 @@ type BatchInsertRepeatedParams struct {
 	WorkflowID  uuid.UUID
 }
 
-// Records a batch with the sources of its workflow's newest one; no row means
-// that there is none. What was a test is repeated by tests only. A custom input
-// replaces the repeated one.
+// Records a batch with the sources of its workflow's newest batch. Only a test repeats a
+// test. A custom input replaces the repeated one. No row: the workflow has no batch.
 func (q *Queries) BatchInsertRepeated(ctx context.Context, db DBTX, arg BatchInsertRepeatedParams) (int64, error) {
 	result, err := db.Exec(ctx, batchInsertRepeated,
 		arg.ID,
@@ -382,7 +380,7 @@ type BatchListRow struct {
 	CompletedAt         *time.Time
 }
 
-// Newest first; planned by CustomPlan.
+// Lists the newest first. CustomPlan plans it.
 func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) ([]BatchListRow, error) {
 	rows, err := db.Query(ctx, batchList,
 		arg.TenantID,
@@ -448,7 +446,7 @@ type BatchNoticeAddParams struct {
 	Source   string
 }
 
-// Adds a notice, one of each code and source.
+// Adds a notice. A batch has one notice for each code and source.
 func (q *Queries) BatchNoticeAdd(ctx context.Context, db DBTX, arg BatchNoticeAddParams) error {
 	_, err := db.Exec(ctx, batchNoticeAdd,
 		arg.Notice,
@@ -474,8 +472,8 @@ type BatchPackageBeginParams struct {
 	OldPackageID *uuid.UUID
 }
 
-// Makes a package the one that is being written for the batch. No row: another process
-// has begun another, or the batch is at another attempt.
+// Sets the package that is being written for the batch. No row: another process has
+// begun another package, or the batch has another attempt.
 func (q *Queries) BatchPackageBegin(ctx context.Context, db DBTX, arg BatchPackageBeginParams) (int64, error) {
 	result, err := db.Exec(ctx, batchPackageBegin,
 		arg.NewPackageID,
@@ -501,7 +499,7 @@ type BatchPauseParams struct {
 	ID       uuid.UUID
 }
 
-// No row: there is no such batch, or nothing of it is to be paused.
+// No row: there is no such batch, or its status does not allow a pause.
 func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams) (int64, error) {
 	result, err := db.Exec(ctx, batchPause, arg.TenantID, arg.ID)
 	if err != nil {
@@ -553,8 +551,8 @@ type BatchPreProcessingBeginRow struct {
 	InputColumns     []string
 }
 
-// Begins to read the sources of a batch, or goes on with it after a crash, for the
-// given attempt (0: for any). No row: the batch, or that attempt, is past that stage.
+// Begins pre-processing of the given attempt (0: any), or continues it after a crash. No
+// row: the batch or the attempt is past that stage.
 func (q *Queries) BatchPreProcessingBegin(ctx context.Context, db DBTX, arg BatchPreProcessingBeginParams) (BatchPreProcessingBeginRow, error) {
 	row := db.QueryRow(ctx, batchPreProcessingBegin, arg.TenantID, arg.ID, arg.Attempt)
 	var i BatchPreProcessingBeginRow
@@ -586,7 +584,7 @@ type BatchPreProcessingEndParams struct {
 	Attempt  int32
 }
 
-// No row: the batch, or the given attempt (0: any), is past that stage.
+// No row: the batch or the given attempt (0: any) is past that stage.
 func (q *Queries) BatchPreProcessingEnd(ctx context.Context, db DBTX, arg BatchPreProcessingEndParams) (int64, error) {
 	result, err := db.Exec(ctx, batchPreProcessingEnd,
 		arg.Status,
@@ -628,8 +626,8 @@ type BatchProcessingEndParams struct {
 	ID       uuid.UUID
 }
 
-// Ends the processing of a batch all of whose items are recorded, and removes the
-// chunks that a crash kept from being removed since.
+// Ends the processing of a batch whose items are all recorded. It also deletes chunks
+// that a crash left behind.
 func (q *Queries) BatchProcessingEnd(ctx context.Context, db DBTX, arg BatchProcessingEndParams) error {
 	_, err := db.Exec(ctx, batchProcessingEnd, arg.TenantID, arg.ID)
 	return err
@@ -708,8 +706,8 @@ type BatchResumeRow struct {
 	ValidatedItems    int32
 }
 
-// Goes back to the phase that the batch was paused in. Items that were enqueued
-// and did not begin are to be fed again. No row: it is not paused.
+// Returns the batch to the phase in which it was paused. Items that were dispatched but
+// did not start are dispatched again. No row: the batch is not paused.
 func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParams) (BatchResumeRow, error) {
 	row := db.QueryRow(ctx, batchResume, arg.TenantID, arg.ID)
 	var i BatchResumeRow
@@ -745,7 +743,7 @@ type BatchRetryParams struct {
 	ID            uuid.UUID
 }
 
-// Begins another attempt of a batch that has ended.
+// Begins another attempt of an ended batch.
 func (q *Queries) BatchRetry(ctx context.Context, db DBTX, arg BatchRetryParams) error {
 	_, err := db.Exec(ctx, batchRetry,
 		arg.Status,
@@ -782,8 +780,8 @@ type BatchRetryEndRow struct {
 	ValidatedItems    int32
 }
 
-// All items of a retry are ready to be fed. No row: the batch was paused or
-// cancelled, another process was first, or the batch is at another attempt.
+// Ends the preparation of a retry; all of its items can be dispatched. No row: the batch
+// was paused or cancelled, another process was first, or the batch has another attempt.
 func (q *Queries) BatchRetryEnd(ctx context.Context, db DBTX, arg BatchRetryEndParams) (BatchRetryEndRow, error) {
 	row := db.QueryRow(ctx, batchRetryEnd, arg.TenantID, arg.ID, arg.Attempt)
 	var i BatchRetryEndRow
@@ -819,7 +817,8 @@ type BatchRetryGetRow struct {
 	RetryFrom  int32
 }
 
-// Which items are to be made ready, and from what index on; no row: none.
+// Returns the kind of a retry and the index from which items are still to be prepared.
+// No row: there is none.
 func (q *Queries) BatchRetryGet(ctx context.Context, db DBTX, arg BatchRetryGetParams) (BatchRetryGetRow, error) {
 	row := db.QueryRow(ctx, batchRetryGet, arg.TenantID, arg.ID)
 	var i BatchRetryGetRow

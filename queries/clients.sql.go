@@ -94,7 +94,7 @@ type ClientLockParams struct {
 	ID       uuid.UUID
 }
 
-// Rotations of one client's secrets go one after the other.
+// Serializes the rotations of one client's secrets.
 func (q *Queries) ClientLock(ctx context.Context, db DBTX, arg ClientLockParams) error {
 	_, err := db.Exec(ctx, clientLock, arg.TenantID, arg.ID)
 	return err
@@ -154,7 +154,7 @@ type ClientSecretRevokeOlderParams struct {
 	Keep     int32
 }
 
-// Revokes all but the newest secrets.
+// Revokes all secrets except the newest ones.
 func (q *Queries) ClientSecretRevokeOlder(ctx context.Context, db DBTX, arg ClientSecretRevokeOlderParams) error {
 	_, err := db.Exec(ctx, clientSecretRevokeOlder, arg.TenantID, arg.ClientID, arg.Keep)
 	return err
@@ -179,7 +179,7 @@ type SysClientGetRow struct {
 	TenantRevokedAt *time.Time
 }
 
-// Commands name a client alone.
+// Commands name only the client.
 func (q *Queries) SysClientGet(ctx context.Context, db DBTX, id uuid.UUID) (SysClientGetRow, error) {
 	row := db.QueryRow(ctx, sysClientGet, id)
 	var i SysClientGetRow
@@ -215,7 +215,7 @@ type SysClientGetForLoginRow struct {
 	SecretHashes [][]byte
 }
 
-// A login names the client alone; which tenant it is of is the answer.
+// A login names only the client. The result contains its tenant.
 func (q *Queries) SysClientGetForLogin(ctx context.Context, db DBTX, id uuid.UUID) (SysClientGetForLoginRow, error) {
 	row := db.QueryRow(ctx, sysClientGetForLogin, id)
 	var i SysClientGetForLoginRow

@@ -1,15 +1,15 @@
--- The chains of evidence: appended to, read, verified; never changed.
+-- The chains of evidence. Records are appended, read and verified, and never changed.
 
 -- name: EvidenceHeadAdvance :one
--- Takes the next position of a tenant's chain and holds the chain until the
--- transaction ends. The hash is that of the record before; empty for none.
+-- Acquires the next position of a tenant's chain and locks the chain until the
+-- transaction ends. It returns the hash of the previous record, which is empty for the
+-- first record.
 INSERT INTO evidence_heads (tenant_id, count, hash, seal) VALUES (@tenant_id, 1, '', '')
 ON CONFLICT (tenant_id) DO UPDATE SET count = evidence_heads.count + 1
 RETURNING count, hash, clock_timestamp()::timestamptz AS recorded_at;
 
 -- name: EvidenceAppend :exec
--- Appends a record at the position that was taken and moves the end of the chain
--- to it.
+-- Appends a record at the acquired position and moves the end of the chain.
 WITH record AS (
     INSERT INTO evidence_records (tenant_id, position, authorization_id, kind, recorded_at, commitment, previous_hash, hash)
     VALUES (@tenant_id, @position, @authorization_id, @kind, @recorded_at, @commitment, @previous_hash, @hash)
@@ -20,7 +20,7 @@ INSERT INTO evidence_contents (tenant_id, position, authorization_id, salt, cont
 VALUES (@tenant_id, @position, @authorization_id, @salt, @content);
 
 -- name: EvidenceContentsDelete :exec
--- Removes what the evidence of an authorization says, and the salts with it.
+-- Deletes the contents and salts of the evidence of an authorization.
 DELETE FROM evidence_contents WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
 -- name: EvidenceListOfAuthorization :many
@@ -42,8 +42,8 @@ LIMIT @row_limit;
 SELECT count, hash, seal FROM evidence_heads WHERE tenant_id = @tenant_id;
 
 -- name: EvidenceGetUnrecorded :one
--- The first authorization that has no record of its creation, or is signed or
--- deleted and has none of that.
+-- Returns the first authorization without a record of its creation, its signature or its
+-- deletion.
 SELECT a.id, (CASE WHEN created.found IS NULL THEN 'authorization_created'
     WHEN a.authorized_at IS NOT NULL AND signed.found IS NULL THEN 'signed' ELSE 'authorization_deleted' END)::text AS kind
 FROM authorizations a
@@ -59,9 +59,9 @@ ORDER BY a.id
 LIMIT 1;
 
 -- name: EvidenceGetContradicted :one
--- The first record that an authorization does not agree with: the last that says
--- what it holds, its signature or its deletion. One whose row is gone agrees
--- with nothing.
+-- Returns the first record that contradicts an authorization. It compares the last
+-- record of the contents, of the signature and of the deletion. An authorization without
+-- a row contradicts every record.
 SELECT r.position, r.authorization_id, r.kind
 FROM evidence_records r
 LEFT JOIN evidence_contents c ON c.tenant_id = r.tenant_id AND c.position = r.position

@@ -37,8 +37,7 @@ type EvidenceAppendParams struct {
 	Seal            []byte
 }
 
-// Appends a record at the position that was taken and moves the end of the chain
-// to it.
+// Appends a record at the acquired position and moves the end of the chain.
 func (q *Queries) EvidenceAppend(ctx context.Context, db DBTX, arg EvidenceAppendParams) error {
 	_, err := db.Exec(ctx, evidenceAppend,
 		arg.TenantID,
@@ -65,7 +64,7 @@ type EvidenceContentsDeleteParams struct {
 	AuthorizationID uuid.UUID
 }
 
-// Removes what the evidence of an authorization says, and the salts with it.
+// Deletes the contents and salts of the evidence of an authorization.
 func (q *Queries) EvidenceContentsDelete(ctx context.Context, db DBTX, arg EvidenceContentsDeleteParams) error {
 	_, err := db.Exec(ctx, evidenceContentsDelete, arg.TenantID, arg.AuthorizationID)
 	return err
@@ -105,9 +104,9 @@ type EvidenceGetContradictedRow struct {
 	Kind            string
 }
 
-// The first record that an authorization does not agree with: the last that says
-// what it holds, its signature or its deletion. One whose row is gone agrees
-// with nothing.
+// Returns the first record that contradicts an authorization. It compares the last
+// record of the contents, of the signature and of the deletion. An authorization without
+// a row contradicts every record.
 func (q *Queries) EvidenceGetContradicted(ctx context.Context, db DBTX, tenantID uuid.UUID) (EvidenceGetContradictedRow, error) {
 	row := db.QueryRow(ctx, evidenceGetContradicted, tenantID)
 	var i EvidenceGetContradictedRow
@@ -136,8 +135,8 @@ type EvidenceGetUnrecordedRow struct {
 	Kind string
 }
 
-// The first authorization that has no record of its creation, or is signed or
-// deleted and has none of that.
+// Returns the first authorization without a record of its creation, its signature or its
+// deletion.
 func (q *Queries) EvidenceGetUnrecorded(ctx context.Context, db DBTX, tenantID uuid.UUID) (EvidenceGetUnrecordedRow, error) {
 	row := db.QueryRow(ctx, evidenceGetUnrecorded, tenantID)
 	var i EvidenceGetUnrecordedRow
@@ -158,9 +157,10 @@ type EvidenceHeadAdvanceRow struct {
 	RecordedAt time.Time
 }
 
-// The chains of evidence: appended to, read, verified; never changed.
-// Takes the next position of a tenant's chain and holds the chain until the
-// transaction ends. The hash is that of the record before; empty for none.
+// The chains of evidence. Records are appended, read and verified, and never changed.
+// Acquires the next position of a tenant's chain and locks the chain until the
+// transaction ends. It returns the hash of the previous record, which is empty for the
+// first record.
 func (q *Queries) EvidenceHeadAdvance(ctx context.Context, db DBTX, tenantID uuid.UUID) (EvidenceHeadAdvanceRow, error) {
 	row := db.QueryRow(ctx, evidenceHeadAdvance, tenantID)
 	var i EvidenceHeadAdvanceRow

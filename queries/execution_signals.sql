@@ -1,13 +1,13 @@
 -- name: ExecutionGetForSignal :one
--- Holds the execution, so that whoever drives it either has let it go before or
--- finds the signal when it does; with its payload, as ExecutionGetForUpdate.
+-- Locks an execution and its payload, as ExecutionGetForUpdate does. A worker has either
+-- released the execution before or finds the signal when it releases it.
 SELECT e.status, e.attempt, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id = @tenant_id AND e.id = @id
 FOR UPDATE OF e, p;
 
 -- name: ExecutionSignalInsert :execrows
--- No row: the wait has got its signal.
+-- No row: the wait has its signal already.
 INSERT INTO execution_signals (tenant_id, execution_id, attempt, task_path, payload)
 VALUES (@tenant_id, @execution_id, @attempt, @task_path, @payload::json)
 ON CONFLICT DO NOTHING;
@@ -21,7 +21,7 @@ SELECT count(*) FROM execution_signals
 WHERE tenant_id = @tenant_id AND execution_id = @execution_id AND attempt = @attempt;
 
 -- name: SysExecutionSignalDeleteOld :execrows
--- Some of the signals of executions that have ended or are gone.
+-- Deletes some of the signals of executions that have ended or no longer exist.
 DELETE FROM execution_signals s
 WHERE s.ctid = ANY(ARRAY(
     SELECT o.ctid FROM execution_signals o

@@ -30,8 +30,8 @@ type ExecutionGetForSignalRow struct {
 	State   []byte
 }
 
-// Holds the execution, so that whoever drives it either has let it go before or
-// finds the signal when it does; with its payload, as ExecutionGetForUpdate.
+// Locks an execution and its payload, as ExecutionGetForUpdate does. A worker has either
+// released the execution before or finds the signal when it releases it.
 func (q *Queries) ExecutionGetForSignal(ctx context.Context, db DBTX, arg ExecutionGetForSignalParams) (ExecutionGetForSignalRow, error) {
 	row := db.QueryRow(ctx, executionGetForSignal, arg.TenantID, arg.ID)
 	var i ExecutionGetForSignalRow
@@ -71,7 +71,7 @@ type ExecutionSignalInsertParams struct {
 	Payload     []byte
 }
 
-// No row: the wait has got its signal.
+// No row: the wait has its signal already.
 func (q *Queries) ExecutionSignalInsert(ctx context.Context, db DBTX, arg ExecutionSignalInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, executionSignalInsert,
 		arg.TenantID,
@@ -137,7 +137,7 @@ type SysExecutionSignalDeleteOldParams struct {
 	SignalsMax int32
 }
 
-// Some of the signals of executions that have ended or are gone.
+// Deletes some of the signals of executions that have ended or no longer exist.
 func (q *Queries) SysExecutionSignalDeleteOld(ctx context.Context, db DBTX, arg SysExecutionSignalDeleteOldParams) (int64, error) {
 	result, err := db.Exec(ctx, sysExecutionSignalDeleteOld, arg.Before, arg.SignalsMax)
 	if err != nil {

@@ -1,7 +1,7 @@
 -- name: ExecutionInsert :execrows
--- Records one execution without a job as SysExecutionInsert does; no row if its
--- workflow is not active, or gone. Beside the commit it takes the server half the
--- time of the statement for many.
+-- Records one execution without a job, as SysExecutionInsert does. No row: its workflow
+-- is not active. It takes the server half the time of the statement for many, not
+-- counting the commit.
 WITH execution AS (
     INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, workflow_type, principal_id,
         billable_id, borrower_id, tags, is_test, rescore_of, status, is_success, source_failed, status_code,
@@ -19,17 +19,17 @@ INSERT INTO execution_payloads (execution_id, tenant_id, input, state, result)
 SELECT execution.id, @tenant_id, @input, sqlc.narg('state')::json, sqlc.narg('result')::json FROM execution;
 
 -- name: SysExecutionInsert :many
--- Records executions with their payloads, and a job for those that name its
--- arguments, and wakes the workers. An execution has a row, and another for its
--- job if it has one; none if its workflow is not active, or gone. Empty texts, the
--- nil UUID, the status code 0 and the year 1 stand for null.
+-- Records executions with their payloads and jobs, and notifies the workers. An
+-- execution without job arguments gets no job. The result has a row for each execution
+-- and another row for its job. There is no row if the workflow is not active. Empty
+-- texts, the nil UUID, status code 0 and year 1 mean NULL.
 WITH request AS (
     SELECT r.id, r.tenant_id, r.workflow_id, w.alias, w.version, w.type, r.principal_id, r.billable_id, r.borrower_id, r.tags, r.is_test,
         r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
         r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_args
     FROM (
-        -- A plan for this many ids looks cheaper than one for any number; of ids that
-        -- a subquery gives, their number is not looked at, and the plan is kept.
+        -- The planner does not look into the subquery for the number of ids. So it keeps
+        -- a generic plan instead of a custom plan for each number.
         SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
             unnest(@principal_ids::text[]) AS principal_id, unnest(@billable_ids::text[]) AS billable_id,
             unnest(@borrower_ids::text[]) AS borrower_id, unnest(@tags::text[]) AS tags, unnest(@is_test::boolean[]) AS is_test,
@@ -42,7 +42,7 @@ WITH request AS (
             unnest(@inputs::text[]) AS input, unnest(@states::text[]) AS state, unnest(@results::text[]) AS result,
             unnest(@jobs_args::text[]) AS job_args
     ) AS r
-    -- LIMIT has each workflow looked up by its key, however few the plan expects.
+    -- LIMIT makes the plan look up each workflow by its key.
     CROSS JOIN LATERAL (
         SELECT wf.alias, wf.version, wf.type FROM workflows wf
         WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
@@ -73,8 +73,8 @@ UNION ALL
 SELECT job.execution_id, (pg_notify(@job_channel, @job_notice) IS NOT NULL)::boolean FROM job;
 
 -- name: ExecutionLease :one
--- Starts an execution or takes it over from a process that is dead. No row: it
--- is finished, unknown, or held by a process that lives.
+-- Leases an execution that is pending or whose process is dead. No row: it has ended,
+-- does not exist, or is leased to a live process.
 UPDATE executions /*partition*/ e SET
     status = 'running',
     started_at = COALESCE(e.started_at, @now::timestamptz),
@@ -92,27 +92,27 @@ RETURNING e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id, e.deadline_at
     (SELECT b.custom_input FROM execution_batches b WHERE b.tenant_id = e.tenant_id AND b.id = e.batch_id) AS custom_input;
 
 -- name: SysExecutionListRunnable :many
--- What it takes to run executions that have not begun; the state of one that
--- has comes with its lease.
+-- Returns all that is needed to run executions that have not started. The state of a
+-- started execution comes with its lease.
 SELECT e.id, e.tenant_id, e.workflow_id, e.status, e.attempt, e.borrower_id, e.tags, e.is_test, e.batch_id,
     (p.state IS NULL)::boolean AS is_new, (CASE WHEN p.state IS NULL THEN p.input END)::json AS input
--- The ids come from a subquery as in SysExecutionInsert.
+-- The ids come from a subquery for the reason given in SysExecutionInsert.
 FROM (SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id) AS asked
--- Found by the id alone: a tenant's index leads to all of its executions.
+-- Found by id alone: an index with the tenant would read all of its executions.
 JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id
 JOIN execution_payloads p ON p.execution_id = e.id;
 
 -- name: ExecutionCheckpoint :execrows
--- Makes the state durable. No row: the lease is lost.
-WITH held AS (
+-- Stores the state. No row: the lease is lost.
+WITH leased AS (
     UPDATE executions /*partition*/ e SET tasks_completed = @tasks_completed, tasks_failed = @tasks_failed
     WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid
     RETURNING e.id
 )
-UPDATE execution_payloads /*partition*/ p SET state = @state::json FROM held WHERE p.execution_id = held.id;
+UPDATE execution_payloads /*partition*/ p SET state = @state::json FROM leased WHERE p.execution_id = leased.id;
 
 -- name: ExecutionFinish :execrows
--- Ends one execution as SysExecutionFinish does. OnPartition it takes the server
+-- Ends one execution, as SysExecutionFinish does. With OnPartition it takes the server
 -- half the time of the statement for many, not counting the commit.
 WITH ended AS (
     UPDATE executions /*partition*/ e SET
@@ -127,10 +127,10 @@ WITH ended AS (
 UPDATE execution_payloads /*partition*/ p SET state = sqlc.narg('state')::json, result = @result::json FROM ended WHERE p.execution_id = ended.id;
 
 -- name: SysExecutionFinish :many
--- Ends executions, each of them only once. One without a lease (the nil UUID) is
--- pending until then, in the same attempt. No row: it is not the caller's to end.
+-- Ends executions, each only once. An execution without a lease (the nil UUID) must be
+-- pending, in the same attempt. No row: the caller may not end it.
 WITH ending AS (
-    -- As in SysExecutionInsert.
+    -- A subquery for the reason given in SysExecutionInsert.
     SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@attempts::integer[]) AS attempt,
         unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@statuses::text[]) AS status,
         unnest(@source_failed::boolean[]) AS source_failed, unnest(@status_codes::integer[]) AS status_code,
@@ -146,7 +146,7 @@ WITH ending AS (
         completed_at = ending.completed_at, lease_token = NULL, lease_process_id = NULL,
         tags = CASE ending.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(ending.tags::json)) END
     FROM ending
-    -- Found by the id alone: a tenant's index leads to all of its executions.
+    -- Found by id alone: an index with the tenant would read all of its executions.
     WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
       AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -157,29 +157,29 @@ FROM ended WHERE p.execution_id = ended.id
 RETURNING p.execution_id, ended.lease_token::uuid AS lease_token;
 
 -- name: ExecutionRelease :execrows
--- Lets go of an execution that others may go on with, now or when its next job
--- is due. No row: the lease was lost before.
+-- Releases an execution, so that another worker can continue it, now or when its next
+-- job is due. No row: the lease is lost.
 UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
 -- name: SysExecutionRelease :many
--- Lets go of executions, together with a job by which others go on with it at once for
--- each that needs one, and wakes the workers. No row: the lease is not the given one
--- any more, or somebody is writing the execution, for whom this does not wait.
-WITH held AS (
+-- Releases executions. It inserts a job for each execution that needs one, and notifies
+-- the workers. No row: the lease has changed, or another transaction has locked the
+-- execution; it does not wait for that.
+WITH leased AS (
     SELECT e.id, e.tenant_id, asked.lease_token, asked.needs_job
-    -- As in SysExecutionInsert.
+    -- A subquery for the reason given in SysExecutionInsert.
     FROM (
         SELECT unnest((SELECT @ids::uuid[])) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id,
             unnest(@lease_tokens::uuid[]) AS lease_token, unnest(@need_jobs::boolean[]) AS needs_job
     ) AS asked
-    -- Found by the id alone: a tenant's index leads to all of its executions.
+    -- Found by id alone: an index with the tenant would read all of its executions.
     JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
     FOR UPDATE OF e SKIP LOCKED
 ), released AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-    FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.lease_token, held.needs_job
+    FROM leased WHERE e.id = leased.id
+    RETURNING e.id, leased.tenant_id, leased.lease_token, leased.needs_job
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
     SELECT @job_kind, @job_queue, @job_attempts_max, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
@@ -190,22 +190,21 @@ SELECT released.id, released.lease_token::uuid AS lease_token,
 FROM released;
 
 -- name: ExecutionReleaseForRetry :execrows
--- Lets go of an execution that met an error, for its job to try again. An item's
--- time limit begins anew: by that the job of its chunk finds it. No row: the lease
--- was lost before.
+-- Releases an execution after an error, so that its job tries again. The time limit of
+-- an item begins anew, so that the job of its chunk finds it. No row: the lease is lost.
 UPDATE executions /*partition*/ e SET lease_token = NULL, lease_process_id = NULL,
     started_at = CASE WHEN e.batch_id IS NULL THEN e.started_at END, deadline_at = CASE WHEN e.batch_id IS NULL THEN e.deadline_at END
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id AND e.lease_token = @lease_token::uuid;
 
 -- name: SysExecutionListAbandoned :many
--- Running executions, no items of batches, that are leased to the given processes;
--- if includes_expired is set, also to those without a heartbeat for the given
--- number of seconds, and to those that nobody knows.
+-- Lists running executions that are leased to the given processes, without items of
+-- batches. If includes_expired is set, it includes leases of unknown processes and of
+-- processes without a heartbeat in the given number of seconds.
 SELECT t.id AS tenant_id, e.id, e.lease_token
 FROM tenants t CROSS JOIN LATERAL (
-    -- By the index of the statuses alone, whatever the planner's statistics are: the
-    -- others lead to all executions, or to all that have not ended. So it must not
-    -- know the status, nor that items are left out.
+    -- The planner must use the index of statuses with any statistics. Other indexes
+    -- would read all executions. So the status and the filter on items are hidden from
+    -- it.
     SELECT r.id, r.batch_id, r.lease_token, r.lease_process_id FROM executions r
     WHERE r.tenant_id = t.id AND r.status = (SELECT 'running') AND r.lease_token IS NOT NULL
     OFFSET 0) e
@@ -228,8 +227,8 @@ WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 SELECT execution_partitions_provide(@months_ahead);
 
 -- name: SysExecutionPartitionsCreateFirst :exec
--- Where there is none of this month. Otherwise it waits for nobody: to make a
--- partition takes a lock that a dump of the database, for instance, holds up.
+-- Creates partitions if this month has none. Otherwise it takes no lock: creating a
+-- partition waits for a dump of the database, for example.
 SELECT execution_partitions_provide(@months_ahead)
 WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM')) IS NULL;
 
@@ -237,7 +236,7 @@ WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM
 SELECT EXISTS (SELECT 1 FROM executions WHERE tenant_id = @tenant_id AND id = @id);
 
 -- name: ExecutionGet :one
--- An execution as the Executions API shows it; ExecutionList gives many.
+-- Returns an execution as the Executions API shows it. ExecutionList returns many.
 SELECT e.id, e.principal_id, e.workflow_id, e.workflow_alias, e.workflow_version, e.workflow_type, e.batch_id, e.billable_id,
     e.borrower_id, e.status, e.is_success, e.is_test, e.rescore_of, e.tags,
     e.item_index, e.row_number, e.source_file_name, b.label AS batch_label, b.attempt AS batch_attempt
@@ -255,8 +254,8 @@ FROM executions /*partition*/ e JOIN execution_payloads /*partition*/ p ON p.exe
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id;
 
 -- name: ExecutionGetForUpdate :one
--- An execution that is about to be retried or cancelled. Its payload is locked too:
--- who waited for the execution would else be given the state from before the wait.
+-- Locks an execution for a retry or a cancellation. It also locks the payload. Otherwise
+-- a transaction that waited for the execution would read the state from before its wait.
 SELECT e.batch_id, e.status, e.attempt, e.tags, e.lease_token, p.state
 FROM executions e JOIN execution_payloads p ON p.execution_id = e.id
 WHERE e.tenant_id IS NOT DISTINCT FROM @tenant_id::uuid AND e.id = @id
@@ -274,7 +273,7 @@ WITH retried AS (
 UPDATE execution_payloads p SET state = @state::json, result = NULL FROM retried WHERE p.execution_id = retried.id;
 
 -- name: ExecutionCancel :exec
--- Ends an execution from outside; whoever drives it has lost its lease.
+-- Ends an execution from outside. Its worker loses the lease.
 WITH cancelled AS (
     UPDATE executions e SET
         status = 'cancelled', is_success = false, status_code = @status_code::integer,
@@ -286,11 +285,11 @@ WITH cancelled AS (
 UPDATE execution_payloads p SET state = @state::json, result = @result::json FROM cancelled WHERE p.execution_id = cancelled.id;
 
 -- name: SysNotificationSend :exec
--- Tells every process that listens on a channel, once the transaction commits.
+-- Notifies all processes that listen on a channel, when the transaction commits.
 SELECT pg_notify(@channel::text, @payload::text);
 
 -- name: SysExecutionListLeaseLost :many
--- Those of the executions that the process does not hold any more.
+-- Lists the executions that the process no longer has leased.
 SELECT id FROM executions WHERE id = ANY (@ids::uuid[]) AND lease_process_id IS DISTINCT FROM @process_id::uuid;
 
 -- name: SysExecutionPartitionsDrop :many

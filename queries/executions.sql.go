@@ -35,7 +35,7 @@ type ExecutionCancelParams struct {
 	ID             uuid.UUID
 }
 
-// Ends an execution from outside; whoever drives it has lost its lease.
+// Ends an execution from outside. Its worker loses the lease.
 func (q *Queries) ExecutionCancel(ctx context.Context, db DBTX, arg ExecutionCancelParams) error {
 	_, err := db.Exec(ctx, executionCancel,
 		arg.State,
@@ -51,12 +51,12 @@ func (q *Queries) ExecutionCancel(ctx context.Context, db DBTX, arg ExecutionCan
 }
 
 const executionCheckpoint = `-- name: ExecutionCheckpoint :execrows
-WITH held AS (
+WITH leased AS (
     UPDATE executions /*partition*/ e SET tasks_completed = $2, tasks_failed = $3
     WHERE e.tenant_id IS NOT DISTINCT FROM $4::uuid AND e.id = $5 AND e.lease_token = $6::uuid
     RETURNING e.id
 )
-UPDATE execution_payloads /*partition*/ p SET state = $1::json FROM held WHERE p.execution_id = held.id
+UPDATE execution_payloads /*partition*/ p SET state = $1::json FROM leased WHERE p.execution_id = leased.id
 `
 
 type ExecutionCheckpointParams struct {
@@ -68,7 +68,7 @@ type ExecutionCheckpointParams struct {
 	LeaseToken     uuid.UUID
 }
 
-// Makes the state durable. No row: the lease is lost.
+// Stores the state. No row: the lease is lost.
 func (q *Queries) ExecutionCheckpoint(ctx context.Context, db DBTX, arg ExecutionCheckpointParams) (int64, error) {
 	result, err := db.Exec(ctx, executionCheckpoint,
 		arg.State,
@@ -132,7 +132,7 @@ type ExecutionFinishParams struct {
 	LeaseToken     uuid.UUID
 }
 
-// Ends one execution as SysExecutionFinish does. OnPartition it takes the server
+// Ends one execution, as SysExecutionFinish does. With OnPartition it takes the server
 // half the time of the statement for many, not counting the commit.
 func (q *Queries) ExecutionFinish(ctx context.Context, db DBTX, arg ExecutionFinishParams) (int64, error) {
 	result, err := db.Exec(ctx, executionFinish,
@@ -193,7 +193,7 @@ type ExecutionGetRow struct {
 	BatchAttempt    *int32
 }
 
-// An execution as the Executions API shows it; ExecutionList gives many.
+// Returns an execution as the Executions API shows it. ExecutionList returns many.
 func (q *Queries) ExecutionGet(ctx context.Context, db DBTX, arg ExecutionGetParams) (ExecutionGetRow, error) {
 	row := db.QueryRow(ctx, executionGet, arg.TenantID, arg.ID)
 	var i ExecutionGetRow
@@ -242,8 +242,8 @@ type ExecutionGetForUpdateRow struct {
 	State      []byte
 }
 
-// An execution that is about to be retried or cancelled. Its payload is locked too:
-// who waited for the execution would else be given the state from before the wait.
+// Locks an execution for a retry or a cancellation. It also locks the payload. Otherwise
+// a transaction that waited for the execution would read the state from before its wait.
 func (q *Queries) ExecutionGetForUpdate(ctx context.Context, db DBTX, arg ExecutionGetForUpdateParams) (ExecutionGetForUpdateRow, error) {
 	row := db.QueryRow(ctx, executionGetForUpdate, arg.TenantID, arg.ID)
 	var i ExecutionGetForUpdateRow
@@ -439,9 +439,9 @@ type ExecutionInsertParams struct {
 	LeaseProcessID uuid.UUID
 }
 
-// Records one execution without a job as SysExecutionInsert does; no row if its
-// workflow is not active, or gone. Beside the commit it takes the server half the
-// time of the statement for many.
+// Records one execution without a job, as SysExecutionInsert does. No row: its workflow
+// is not active. It takes the server half the time of the statement for many, not
+// counting the commit.
 func (q *Queries) ExecutionInsert(ctx context.Context, db DBTX, arg ExecutionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, executionInsert,
 		arg.TenantID,
@@ -514,8 +514,8 @@ type ExecutionLeaseRow struct {
 	CustomInput []byte
 }
 
-// Starts an execution or takes it over from a process that is dead. No row: it
-// is finished, unknown, or held by a process that lives.
+// Leases an execution that is pending or whose process is dead. No row: it has ended,
+// does not exist, or is leased to a live process.
 func (q *Queries) ExecutionLease(ctx context.Context, db DBTX, arg ExecutionLeaseParams) (ExecutionLeaseRow, error) {
 	row := db.QueryRow(ctx, executionLease,
 		arg.Now,
@@ -552,8 +552,8 @@ type ExecutionReleaseParams struct {
 	LeaseToken uuid.UUID
 }
 
-// Lets go of an execution that others may go on with, now or when its next job
-// is due. No row: the lease was lost before.
+// Releases an execution, so that another worker can continue it, now or when its next
+// job is due. No row: the lease is lost.
 func (q *Queries) ExecutionRelease(ctx context.Context, db DBTX, arg ExecutionReleaseParams) (int64, error) {
 	result, err := db.Exec(ctx, executionRelease, arg.TenantID, arg.ID, arg.LeaseToken)
 	if err != nil {
@@ -574,9 +574,8 @@ type ExecutionReleaseForRetryParams struct {
 	LeaseToken uuid.UUID
 }
 
-// Lets go of an execution that met an error, for its job to try again. An item's
-// time limit begins anew: by that the job of its chunk finds it. No row: the lease
-// was lost before.
+// Releases an execution after an error, so that its job tries again. The time limit of
+// an item begins anew, so that the job of its chunk finds it. No row: the lease is lost.
 func (q *Queries) ExecutionReleaseForRetry(ctx context.Context, db DBTX, arg ExecutionReleaseForRetryParams) (int64, error) {
 	result, err := db.Exec(ctx, executionReleaseForRetry, arg.TenantID, arg.ID, arg.LeaseToken)
 	if err != nil {
@@ -620,7 +619,7 @@ func (q *Queries) ExecutionRetry(ctx context.Context, db DBTX, arg ExecutionRetr
 
 const sysExecutionFinish = `-- name: SysExecutionFinish :many
 WITH ending AS (
-    -- As in SysExecutionInsert.
+    -- A subquery for the reason given in SysExecutionInsert.
     SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::integer[]) AS attempt,
         unnest($4::uuid[]) AS lease_token, unnest($5::text[]) AS status,
         unnest($6::boolean[]) AS source_failed, unnest($7::integer[]) AS status_code,
@@ -636,7 +635,7 @@ WITH ending AS (
         completed_at = ending.completed_at, lease_token = NULL, lease_process_id = NULL,
         tags = CASE ending.tags WHEN '[]' THEN '{}'::text[] ELSE ARRAY(SELECT json_array_elements_text(ending.tags::json)) END
     FROM ending
-    -- Found by the id alone: a tenant's index leads to all of its executions.
+    -- Found by id alone: an index with the tenant would read all of its executions.
     WHERE e.id = ending.id AND e.tenant_id IS NOT DISTINCT FROM ending.tenant_id AND e.attempt = ending.attempt
       AND e.completed_at IS NULL
       AND e.lease_token IS NOT DISTINCT FROM NULLIF(ending.lease_token, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -670,8 +669,8 @@ type SysExecutionFinishRow struct {
 	LeaseToken  uuid.UUID
 }
 
-// Ends executions, each of them only once. One without a lease (the nil UUID) is
-// pending until then, in the same attempt. No row: it is not the caller's to end.
+// Ends executions, each only once. An execution without a lease (the nil UUID) must be
+// pending, in the same attempt. No row: the caller may not end it.
 func (q *Queries) SysExecutionFinish(ctx context.Context, db DBTX, arg SysExecutionFinishParams) ([]SysExecutionFinishRow, error) {
 	rows, err := db.Query(ctx, sysExecutionFinish,
 		arg.Ids,
@@ -714,8 +713,8 @@ WITH request AS (
         r.rescore_of, r.status, r.source_failed, r.status_code, r.tasks_completed, r.tasks_failed, r.created_at, r.started_at,
         r.completed_at, r.deadline_at, r.lease_token, r.lease_process_id, r.input, r.state, r.result, r.job_args
     FROM (
-        -- A plan for this many ids looks cheaper than one for any number; of ids that
-        -- a subquery gives, their number is not looked at, and the plan is kept.
+        -- The planner does not look into the subquery for the number of ids. So it keeps
+        -- a generic plan instead of a custom plan for each number.
         SELECT unnest((SELECT $1::uuid[])) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workflow_id,
             unnest($4::text[]) AS principal_id, unnest($5::text[]) AS billable_id,
             unnest($6::text[]) AS borrower_id, unnest($7::text[]) AS tags, unnest($8::boolean[]) AS is_test,
@@ -728,7 +727,7 @@ WITH request AS (
             unnest($21::text[]) AS input, unnest($22::text[]) AS state, unnest($23::text[]) AS result,
             unnest($24::text[]) AS job_args
     ) AS r
-    -- LIMIT has each workflow looked up by its key, however few the plan expects.
+    -- LIMIT makes the plan look up each workflow by its key.
     CROSS JOIN LATERAL (
         SELECT wf.alias, wf.version, wf.type FROM workflows wf
         WHERE wf.tenant_id = r.tenant_id AND wf.id = r.workflow_id AND wf.status = 'active' LIMIT 1) w
@@ -796,10 +795,10 @@ type SysExecutionInsertRow struct {
 	IsAnnounced bool
 }
 
-// Records executions with their payloads, and a job for those that name its
-// arguments, and wakes the workers. An execution has a row, and another for its
-// job if it has one; none if its workflow is not active, or gone. Empty texts, the
-// nil UUID, the status code 0 and the year 1 stand for null.
+// Records executions with their payloads and jobs, and notifies the workers. An
+// execution without job arguments gets no job. The result has a row for each execution
+// and another row for its job. There is no row if the workflow is not active. Empty
+// texts, the nil UUID, status code 0 and year 1 mean NULL.
 func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecutionInsertParams) ([]SysExecutionInsertRow, error) {
 	rows, err := db.Query(ctx, sysExecutionInsert,
 		arg.Ids,
@@ -853,9 +852,9 @@ func (q *Queries) SysExecutionInsert(ctx context.Context, db DBTX, arg SysExecut
 const sysExecutionListAbandoned = `-- name: SysExecutionListAbandoned :many
 SELECT t.id AS tenant_id, e.id, e.lease_token
 FROM tenants t CROSS JOIN LATERAL (
-    -- By the index of the statuses alone, whatever the planner's statistics are: the
-    -- others lead to all executions, or to all that have not ended. So it must not
-    -- know the status, nor that items are left out.
+    -- The planner must use the index of statuses with any statistics. Other indexes
+    -- would read all executions. So the status and the filter on items are hidden from
+    -- it.
     SELECT r.id, r.batch_id, r.lease_token, r.lease_process_id FROM executions r
     WHERE r.tenant_id = t.id AND r.status = (SELECT 'running') AND r.lease_token IS NOT NULL
     OFFSET 0) e
@@ -878,9 +877,9 @@ type SysExecutionListAbandonedRow struct {
 	LeaseToken *uuid.UUID
 }
 
-// Running executions, no items of batches, that are leased to the given processes;
-// if includes_expired is set, also to those without a heartbeat for the given
-// number of seconds, and to those that nobody knows.
+// Lists running executions that are leased to the given processes, without items of
+// batches. If includes_expired is set, it includes leases of unknown processes and of
+// processes without a heartbeat in the given number of seconds.
 func (q *Queries) SysExecutionListAbandoned(ctx context.Context, db DBTX, arg SysExecutionListAbandonedParams) ([]SysExecutionListAbandonedRow, error) {
 	rows, err := db.Query(ctx, sysExecutionListAbandoned, arg.ProcessIds, arg.IncludesExpired, arg.DeadAfterSeconds)
 	if err != nil {
@@ -910,7 +909,7 @@ type SysExecutionListLeaseLostParams struct {
 	ProcessID uuid.UUID
 }
 
-// Those of the executions that the process does not hold any more.
+// Lists the executions that the process no longer has leased.
 func (q *Queries) SysExecutionListLeaseLost(ctx context.Context, db DBTX, arg SysExecutionListLeaseLostParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, sysExecutionListLeaseLost, arg.Ids, arg.ProcessID)
 	if err != nil {
@@ -958,10 +957,10 @@ type SysExecutionListRunnableRow struct {
 	Input      []byte
 }
 
-// What it takes to run executions that have not begun; the state of one that
-// has comes with its lease.
-// The ids come from a subquery as in SysExecutionInsert.
-// Found by the id alone: a tenant's index leads to all of its executions.
+// Returns all that is needed to run executions that have not started. The state of a
+// started execution comes with its lease.
+// The ids come from a subquery for the reason given in SysExecutionInsert.
+// Found by id alone: an index with the tenant would read all of its executions.
 func (q *Queries) SysExecutionListRunnable(ctx context.Context, db DBTX, arg SysExecutionListRunnableParams) ([]SysExecutionListRunnableRow, error) {
 	rows, err := db.Query(ctx, sysExecutionListRunnable, arg.Ids, arg.TenantIds)
 	if err != nil {
@@ -1008,8 +1007,8 @@ SELECT execution_partitions_provide($1)
 WHERE to_regclass(to_char(now() AT TIME ZONE 'UTC', '"execution_payloads_"YYYYMM')) IS NULL
 `
 
-// Where there is none of this month. Otherwise it waits for nobody: to make a
-// partition takes a lock that a dump of the database, for instance, holds up.
+// Creates partitions if this month has none. Otherwise it takes no lock: creating a
+// partition waits for a dump of the database, for example.
 func (q *Queries) SysExecutionPartitionsCreateFirst(ctx context.Context, db DBTX, monthsAhead int32) error {
 	_, err := db.Exec(ctx, sysExecutionPartitionsCreateFirst, monthsAhead)
 	return err
@@ -1040,20 +1039,20 @@ func (q *Queries) SysExecutionPartitionsDrop(ctx context.Context, db DBTX, month
 }
 
 const sysExecutionRelease = `-- name: SysExecutionRelease :many
-WITH held AS (
+WITH leased AS (
     SELECT e.id, e.tenant_id, asked.lease_token, asked.needs_job
-    -- As in SysExecutionInsert.
+    -- A subquery for the reason given in SysExecutionInsert.
     FROM (
         SELECT unnest((SELECT $3::uuid[])) AS id, unnest($4::uuid[]) AS tenant_id,
             unnest($5::uuid[]) AS lease_token, unnest($6::boolean[]) AS needs_job
     ) AS asked
-    -- Found by the id alone: a tenant's index leads to all of its executions.
+    -- Found by id alone: an index with the tenant would read all of its executions.
     JOIN executions e ON e.id = asked.id AND e.tenant_id IS NOT DISTINCT FROM asked.tenant_id AND e.lease_token = asked.lease_token
     FOR UPDATE OF e SKIP LOCKED
 ), released AS (
     UPDATE executions e SET lease_token = NULL, lease_process_id = NULL
-    FROM held WHERE e.id = held.id
-    RETURNING e.id, held.tenant_id, held.lease_token, held.needs_job
+    FROM leased WHERE e.id = leased.id
+    RETURNING e.id, leased.tenant_id, leased.lease_token, leased.needs_job
 ), job AS (
     INSERT INTO river.river_job (kind, queue, max_attempts, args, state)
     SELECT $7, $8, $9, jsonb_build_object('tenant_id', released.tenant_id, 'execution_id', released.id), 'available'
@@ -1082,9 +1081,9 @@ type SysExecutionReleaseRow struct {
 	HasNewJob  bool
 }
 
-// Lets go of executions, together with a job by which others go on with it at once for
-// each that needs one, and wakes the workers. No row: the lease is not the given one
-// any more, or somebody is writing the execution, for whom this does not wait.
+// Releases executions. It inserts a job for each execution that needs one, and notifies
+// the workers. No row: the lease has changed, or another transaction has locked the
+// execution; it does not wait for that.
 func (q *Queries) SysExecutionRelease(ctx context.Context, db DBTX, arg SysExecutionReleaseParams) ([]SysExecutionReleaseRow, error) {
 	rows, err := db.Query(ctx, sysExecutionRelease,
 		arg.JobChannel,
@@ -1124,7 +1123,7 @@ type SysNotificationSendParams struct {
 	Payload string
 }
 
-// Tells every process that listens on a channel, once the transaction commits.
+// Notifies all processes that listen on a channel, when the transaction commits.
 func (q *Queries) SysNotificationSend(ctx context.Context, db DBTX, arg SysNotificationSendParams) error {
 	_, err := db.Exec(ctx, sysNotificationSend, arg.Channel, arg.Payload)
 	return err

@@ -1,6 +1,6 @@
 -- name: IdempotencyKeyInsert :execrows
--- Takes a key, anew if it is older than the given number of seconds. No row: it
--- is taken.
+-- Acquires a key that is unused or older than the given number of seconds. No row: the
+-- key is in use.
 INSERT INTO idempotency_keys AS k (tenant_id, client_id, key, fingerprint, status, answer, execution_id)
 VALUES (@tenant_id, @client_id, @key, @fingerprint, sqlc.narg('status'), sqlc.narg('answer'), sqlc.narg('execution_id'))
 ON CONFLICT (tenant_id, client_id, key) DO UPDATE SET
@@ -15,8 +15,7 @@ WHERE k.tenant_id = @tenant_id AND k.client_id = @client_id AND k.key = @key
     AND k.created_at >= now() - make_interval(secs => @younger_than_seconds::float8);
 
 -- name: IdempotencyKeySetResponse :execrows
--- Keeps the answer that a caller gets instead of the result of an execution that
--- goes on. No row: it has ended.
+-- Stores the response for an execution that still runs. No row: the execution has ended.
 WITH ongoing AS MATERIALIZED (
     SELECT e.id FROM executions e
     WHERE e.tenant_id = @tenant_id AND e.id = @execution_id AND e.status IN ('pending', 'running')
@@ -27,15 +26,15 @@ FROM ongoing
 WHERE k.tenant_id = @tenant_id AND k.client_id = @client_id AND k.key = @key AND k.execution_id = ongoing.id AND k.answer IS NULL;
 
 -- name: IdempotencyKeySetResult :exec
--- Keeps the result of an execution for the keys whose answer is made of it.
+-- Stores the result of an execution for the keys whose response contains it.
 UPDATE idempotency_keys k SET result = p.result
 FROM execution_payloads p
 WHERE k.tenant_id = @tenant_id AND k.execution_id = @execution_id::uuid AND k.answer IS NULL AND k.result IS NULL
     AND p.execution_id = @execution_id::uuid;
 
 -- name: SysIdempotencyKeyDeleteOld :execrows
--- Forgets some of the keys that are older than the given number of seconds. One that
--- is being taken anew is passed over.
+-- Deletes some of the keys that are older than the given number of seconds. It skips a
+-- key that is acquired at the same time.
 DELETE FROM idempotency_keys k
 WHERE (k.tenant_id, k.client_id, k.key) IN (
     SELECT o.tenant_id, o.client_id, o.key FROM idempotency_keys o

@@ -71,8 +71,8 @@ type IdempotencyKeyInsertParams struct {
 	OlderThanSeconds float64
 }
 
-// Takes a key, anew if it is older than the given number of seconds. No row: it
-// is taken.
+// Acquires a key that is unused or older than the given number of seconds. No row: the
+// key is in use.
 func (q *Queries) IdempotencyKeyInsert(ctx context.Context, db DBTX, arg IdempotencyKeyInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, idempotencyKeyInsert,
 		arg.TenantID,
@@ -110,8 +110,7 @@ type IdempotencyKeySetResponseParams struct {
 	ExecutionID uuid.UUID
 }
 
-// Keeps the answer that a caller gets instead of the result of an execution that
-// goes on. No row: it has ended.
+// Stores the response for an execution that still runs. No row: the execution has ended.
 func (q *Queries) IdempotencyKeySetResponse(ctx context.Context, db DBTX, arg IdempotencyKeySetResponseParams) (int64, error) {
 	result, err := db.Exec(ctx, idempotencyKeySetResponse,
 		arg.Status,
@@ -139,7 +138,7 @@ type IdempotencyKeySetResultParams struct {
 	ExecutionID uuid.UUID
 }
 
-// Keeps the result of an execution for the keys whose answer is made of it.
+// Stores the result of an execution for the keys whose response contains it.
 func (q *Queries) IdempotencyKeySetResult(ctx context.Context, db DBTX, arg IdempotencyKeySetResultParams) error {
 	_, err := db.Exec(ctx, idempotencyKeySetResult, arg.TenantID, arg.ExecutionID)
 	return err
@@ -159,8 +158,8 @@ type SysIdempotencyKeyDeleteOldParams struct {
 	KeysMax          int32
 }
 
-// Forgets some of the keys that are older than the given number of seconds. One that
-// is being taken anew is passed over.
+// Deletes some of the keys that are older than the given number of seconds. It skips a
+// key that is acquired at the same time.
 func (q *Queries) SysIdempotencyKeyDeleteOld(ctx context.Context, db DBTX, arg SysIdempotencyKeyDeleteOldParams) (int64, error) {
 	result, err := db.Exec(ctx, sysIdempotencyKeyDeleteOld, arg.OlderThanSeconds, arg.KeysMax)
 	if err != nil {

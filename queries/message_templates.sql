@@ -1,4 +1,4 @@
--- The templates of messages.
+-- The message templates of a tenant.
 
 -- name: MessageTemplateGet :one
 SELECT id, subject, body, created_at, updated_at FROM message_templates WHERE tenant_id = @tenant_id AND id = @id;

@@ -58,7 +58,7 @@ type MessageTemplateGetRow struct {
 	UpdatedAt time.Time
 }
 
-// The templates of messages.
+// The message templates of a tenant.
 func (q *Queries) MessageTemplateGet(ctx context.Context, db DBTX, arg MessageTemplateGetParams) (MessageTemplateGetRow, error) {
 	row := db.QueryRow(ctx, messageTemplateGet, arg.TenantID, arg.ID)
 	var i MessageTemplateGetRow

@@ -1,12 +1,12 @@
 -- The one-time passwords that sign authorizations.
 
 -- name: SysOTPContactLock :exec
--- Has the codes for one contact be asked for one after the other.
+-- Serializes requests for codes to one contact.
 SELECT pg_advisory_xact_lock(hashtextextended(concat(@tenant_id::uuid, encode(@contact_hash::bytea, 'hex')), 0));
 
 -- name: OTPListRecent :many
--- The moments at which codes went to a contact or were asked for an
--- authorization in the last day, newest first, and the moment it is now.
+-- Lists the times of the last day at which codes were sent to a contact or requested for
+-- an authorization, newest first, and the current time.
 SELECT created_at, (contact_hash = ANY(@contact_hashes::bytea[]))::boolean AS same_contact,
     (authorization_id = @authorization_id)::boolean AS same_authorization, now()::timestamptz AS asked_at
 FROM one_time_passwords
@@ -19,7 +19,7 @@ LIMIT 100;
 SELECT count(*) FROM one_time_passwords WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id;
 
 -- name: OTPSupersede :one
--- Ends the open password; no row where none is.
+-- Ends the open password. No row: there is none.
 UPDATE one_time_passwords SET superseded_at = now(), message = NULL
 WHERE tenant_id = @tenant_id AND authorization_id = @authorization_id AND superseded_at IS NULL AND verified_at IS NULL
 RETURNING id;
@@ -35,8 +35,8 @@ INSERT INTO one_time_passwords (
 RETURNING expires_at;
 
 -- name: OTPAttempt :one
--- Counts an attempt, if the password is open. It is committed before anything is
--- compared.
+-- Counts an attempt if the password is open. The caller commits it before it compares
+-- the code.
 UPDATE one_time_passwords o SET attempts = o.attempts + 1
 FROM authorizations a
 WHERE o.tenant_id = @tenant_id AND o.id = @id AND o.authorization_id = @authorization_id
@@ -46,7 +46,7 @@ WHERE o.tenant_id = @tenant_id AND o.id = @id AND o.authorization_id = @authoriz
 RETURNING o.attempts, o.attempts_max, o.code_hash;
 
 -- name: OTPGetState :one
--- Why a password may not be open.
+-- Returns the reasons for which a password may not be open.
 SELECT o.attempts, o.attempts_max, o.superseded_at, o.verified_at,
     (a.expires_at <= now())::boolean AS is_authorization_expired, a.authorized_at
 FROM one_time_passwords o JOIN authorizations a ON a.tenant_id = o.tenant_id AND a.id = o.authorization_id
@@ -58,14 +58,14 @@ WHERE tenant_id = @tenant_id AND id = @id AND superseded_at IS NULL AND verified
 RETURNING contact_method, contact_masked, contact_hash, template_hash, sent_at, provider, provider_message_id, attempts;
 
 -- name: OTPGetForDelivery :one
--- With how long it is valid still, by the clock of the database.
+-- Also returns how long the password is still valid, by the clock of the database.
 SELECT authorization_id, contact_method, contact_masked, message, extract(epoch FROM expires_at - now())::float8 AS valid_seconds
 FROM one_time_passwords
 WHERE tenant_id = @tenant_id AND id = @id AND message IS NOT NULL
     AND superseded_at IS NULL AND verified_at IS NULL;
 
 -- name: SysOTPListUnsent :many
--- Passwords that expired a minute ago and more with their message unsent.
+-- Lists passwords that expired at least a minute ago and whose message was not sent.
 SELECT tenant_id, id, authorization_id, contact_method, contact_masked FROM one_time_passwords
 WHERE message IS NOT NULL AND expires_at < now() - interval '1 minute'
 ORDER BY expires_at

@@ -34,8 +34,8 @@ type OTPAttemptRow struct {
 	CodeHash    []byte
 }
 
-// Counts an attempt, if the password is open. It is committed before anything is
-// compared.
+// Counts an attempt if the password is open. The caller commits it before it compares
+// the code.
 func (q *Queries) OTPAttempt(ctx context.Context, db DBTX, arg OTPAttemptParams) (OTPAttemptRow, error) {
 	row := db.QueryRow(ctx, oTPAttempt, arg.TenantID, arg.ID, arg.AuthorizationID)
 	var i OTPAttemptRow
@@ -95,7 +95,7 @@ type OTPGetForDeliveryRow struct {
 	ValidSeconds    float64
 }
 
-// With how long it is valid still, by the clock of the database.
+// Also returns how long the password is still valid, by the clock of the database.
 func (q *Queries) OTPGetForDelivery(ctx context.Context, db DBTX, arg OTPGetForDeliveryParams) (OTPGetForDeliveryRow, error) {
 	row := db.QueryRow(ctx, oTPGetForDelivery, arg.TenantID, arg.ID)
 	var i OTPGetForDeliveryRow
@@ -131,7 +131,7 @@ type OTPGetStateRow struct {
 	AuthorizedAt           *time.Time
 }
 
-// Why a password may not be open.
+// Returns the reasons for which a password may not be open.
 func (q *Queries) OTPGetState(ctx context.Context, db DBTX, arg OTPGetStateParams) (OTPGetStateRow, error) {
 	row := db.QueryRow(ctx, oTPGetState, arg.TenantID, arg.ID, arg.AuthorizationID)
 	var i OTPGetStateRow
@@ -217,8 +217,8 @@ type OTPListRecentRow struct {
 	AskedAt           time.Time
 }
 
-// The moments at which codes went to a contact or were asked for an
-// authorization in the last day, newest first, and the moment it is now.
+// Lists the times of the last day at which codes were sent to a contact or requested for
+// an authorization, newest first, and the current time.
 func (q *Queries) OTPListRecent(ctx context.Context, db DBTX, arg OTPListRecentParams) ([]OTPListRecentRow, error) {
 	rows, err := db.Query(ctx, oTPListRecent, arg.ContactHashes, arg.AuthorizationID, arg.TenantID)
 	if err != nil {
@@ -298,7 +298,7 @@ type OTPSupersedeParams struct {
 	AuthorizationID uuid.UUID
 }
 
-// Ends the open password; no row where none is.
+// Ends the open password. No row: there is none.
 func (q *Queries) OTPSupersede(ctx context.Context, db DBTX, arg OTPSupersedeParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, oTPSupersede, arg.TenantID, arg.AuthorizationID)
 	var id uuid.UUID
@@ -413,7 +413,7 @@ type SysOTPContactLockParams struct {
 }
 
 // The one-time passwords that sign authorizations.
-// Has the codes for one contact be asked for one after the other.
+// Serializes requests for codes to one contact.
 func (q *Queries) SysOTPContactLock(ctx context.Context, db DBTX, arg SysOTPContactLockParams) error {
 	_, err := db.Exec(ctx, sysOTPContactLock, arg.TenantID, arg.ContactHash)
 	return err
@@ -434,7 +434,7 @@ type SysOTPListUnsentRow struct {
 	ContactMasked   string
 }
 
-// Passwords that expired a minute ago and more with their message unsent.
+// Lists passwords that expired at least a minute ago and whose message was not sent.
 func (q *Queries) SysOTPListUnsent(ctx context.Context, db DBTX, rowLimit int32) ([]SysOTPListUnsentRow, error) {
 	rows, err := db.Query(ctx, sysOTPListUnsent, rowLimit)
 	if err != nil {

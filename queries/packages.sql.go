@@ -61,7 +61,7 @@ type PackageAttachmentListRow struct {
 	StoredAt    *time.Time
 }
 
-// The complete attachments of a package, in the order of its files.
+// Lists the complete attachments of a package, in the order of its files.
 func (q *Queries) PackageAttachmentList(ctx context.Context, db DBTX, arg PackageAttachmentListParams) ([]PackageAttachmentListRow, error) {
 	rows, err := db.Query(ctx, packageAttachmentList, arg.TenantID, arg.PackageID)
 	if err != nil {
@@ -129,7 +129,7 @@ type PackageDeleteParams struct {
 	ID       uuid.UUID
 }
 
-// Removes a package with its attachments and their bytes.
+// Deletes a package with its attachments and their bytes.
 func (q *Queries) PackageDelete(ctx context.Context, db DBTX, arg PackageDeleteParams) error {
 	_, err := db.Exec(ctx, packageDelete, arg.TenantID, arg.ID)
 	return err
@@ -159,7 +159,7 @@ type PackageListExistingParams struct {
 	Ids      []uuid.UUID
 }
 
-// Those of the named packages that exist, in no order.
+// Lists those of the named packages that exist, in any order.
 func (q *Queries) PackageListExisting(ctx context.Context, db DBTX, arg PackageListExistingParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, packageListExisting, arg.TenantID, arg.Ids)
 	if err != nil {
@@ -189,7 +189,7 @@ type PackageLockParams struct {
 	ID       uuid.UUID
 }
 
-// Waits for those who add files to a package, and lets nobody begin to.
+// Waits for transactions that add files to a package, and lets no other begin.
 func (q *Queries) PackageLock(ctx context.Context, db DBTX, arg PackageLockParams) error {
 	_, err := db.Exec(ctx, packageLock, arg.TenantID, arg.ID)
 	return err

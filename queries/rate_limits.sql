@@ -4,8 +4,8 @@ SELECT admitted::boolean AS admitted, remaining::integer AS remaining, free_in_m
 FROM rate_limit_take(@subject::uuid, @category::text, @per_minute::integer, @taking::boolean);
 
 -- name: SysRateLimitDeleteOld :one
--- Forgets whatever has had no hit for two windows, a part of it at a time: a part
--- is so many counters, and so many hits. What others hold is passed over.
+-- Deletes some of the counters and hits that had no hit for two windows. It skips locked
+-- rows.
 WITH quiet AS MATERIALIZED (
     SELECT r.subject, r.category FROM rate_limits r
     WHERE r.last_at < now() - interval '2 minutes'
@@ -16,7 +16,7 @@ WITH quiet AS MATERIALIZED (
     LIMIT @part::bigint
 ), hits AS (
     DELETE FROM rate_limit_hits h USING old o WHERE h.subject = o.subject AND h.category = o.category AND h.number = o.number
-), counters AS ( -- once none of their hits can be left
+), counters AS ( -- none of their hits can exist any more
     DELETE FROM rate_limits r USING quiet q
     WHERE r.subject = q.subject AND r.category = q.category AND (SELECT count(*) FROM old) < @part::bigint
 )

@@ -53,15 +53,15 @@ WITH quiet AS MATERIALIZED (
     LIMIT $1::bigint
 ), hits AS (
     DELETE FROM rate_limit_hits h USING old o WHERE h.subject = o.subject AND h.category = o.category AND h.number = o.number
-), counters AS ( -- once none of their hits can be left
+), counters AS ( -- none of their hits can exist any more
     DELETE FROM rate_limits r USING quiet q
     WHERE r.subject = q.subject AND r.category = q.category AND (SELECT count(*) FROM old) < $1::bigint
 )
 SELECT ((SELECT count(*) FROM quiet) = $1::bigint OR (SELECT count(*) FROM old) = $1::bigint)::boolean AS has_more
 `
 
-// Forgets whatever has had no hit for two windows, a part of it at a time: a part
-// is so many counters, and so many hits. What others hold is passed over.
+// Deletes some of the counters and hits that had no hit for two windows. It skips locked
+// rows.
 func (q *Queries) SysRateLimitDeleteOld(ctx context.Context, db DBTX, part int64) (bool, error) {
 	row := db.QueryRow(ctx, sysRateLimitDeleteOld, part)
 	var has_more bool

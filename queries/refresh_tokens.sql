@@ -1,7 +1,6 @@
 -- name: RefreshTokenInsertFamily :exec
--- A login begins a family; its first token is inserted with it. Families of the
--- client that ended long enough ago for the access tokens issued with them to
--- have ended too are removed.
+-- Inserts a family of refresh tokens and its first token, for a login. It deletes
+-- families of the client whose last access tokens have expired.
 WITH family AS (
     INSERT INTO refresh_token_families (id, tenant_id, client_id, expires_at)
     VALUES (@family_id, @tenant_id, @client_id, now() + make_interval(secs => @family_seconds))
@@ -19,9 +18,9 @@ INSERT INTO refresh_tokens (token_hash, tenant_id, family_id, expires_at)
 SELECT @token_hash, tenant_id, id, now() + make_interval(secs => @idle_seconds) FROM family;
 
 -- name: SysRefreshTokenGetForUpdate :one
--- A refresh names the token alone; whose it is is the answer. Refreshes with
--- one token go one after the other. A token that was used has no idle life to
--- end: whoever presents it again asks for a lost answer or has stolen it.
+-- A refresh names only the token. Refreshes with the same token are serialized. A used
+-- token has no idle timeout: a caller that presents it again has lost the response or
+-- has stolen the token.
 SELECT r.tenant_id, t.slug AS tenant_slug, f.client_id, r.family_id, c.scopes, c.is_sandbox,
        (f.revoked_at IS NOT NULL OR c.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL
         OR f.expires_at <= clock_timestamp() OR (r.used_at IS NULL AND r.expires_at <= clock_timestamp()))::boolean AS is_over,
@@ -35,8 +34,7 @@ WHERE r.token_hash = @token_hash
 FOR UPDATE OF r;
 
 -- name: RefreshTokenRotate :exec
--- Marks a token used and inserts its successor, which lives no longer than the
--- family.
+-- Marks a token used and inserts its successor, which expires no later than the family.
 WITH used AS (
     UPDATE refresh_tokens r SET used_at = clock_timestamp()
     WHERE r.tenant_id = @tenant_id AND r.token_hash = @token_hash

@@ -74,9 +74,8 @@ type RefreshTokenInsertFamilyParams struct {
 	FamilySeconds float64
 }
 
-// A login begins a family; its first token is inserted with it. Families of the
-// client that ended long enough ago for the access tokens issued with them to
-// have ended too are removed.
+// Inserts a family of refresh tokens and its first token, for a login. It deletes
+// families of the client whose last access tokens have expired.
 func (q *Queries) RefreshTokenInsertFamily(ctx context.Context, db DBTX, arg RefreshTokenInsertFamilyParams) error {
 	_, err := db.Exec(ctx, refreshTokenInsertFamily,
 		arg.TokenHash,
@@ -108,8 +107,7 @@ type RefreshTokenRotateParams struct {
 	TokenHash     []byte
 }
 
-// Marks a token used and inserts its successor, which lives no longer than the
-// family.
+// Marks a token used and inserts its successor, which expires no later than the family.
 func (q *Queries) RefreshTokenRotate(ctx context.Context, db DBTX, arg RefreshTokenRotateParams) error {
 	_, err := db.Exec(ctx, refreshTokenRotate,
 		arg.SuccessorHash,
@@ -151,9 +149,9 @@ type SysRefreshTokenGetForUpdateRow struct {
 	IsReused   bool
 }
 
-// A refresh names the token alone; whose it is is the answer. Refreshes with
-// one token go one after the other. A token that was used has no idle life to
-// end: whoever presents it again asks for a lost answer or has stolen it.
+// A refresh names only the token. Refreshes with the same token are serialized. A used
+// token has no idle timeout: a caller that presents it again has lost the response or
+// has stolen the token.
 func (q *Queries) SysRefreshTokenGetForUpdate(ctx context.Context, db DBTX, arg SysRefreshTokenGetForUpdateParams) (SysRefreshTokenGetForUpdateRow, error) {
 	row := db.QueryRow(ctx, sysRefreshTokenGetForUpdate, arg.GraceSeconds, arg.TokenHash)
 	var i SysRefreshTokenGetForUpdateRow

@@ -1,5 +1,5 @@
 -- name: SysRevocationListRecent :many
--- Clients, tenants and families of refresh tokens that were revoked within the
+-- Lists the clients, tenants and families of refresh tokens that were revoked within the
 -- given number of seconds.
 SELECT c.id, c.revoked_at::timestamptz AS revoked_at FROM clients c WHERE c.revoked_at > now() - make_interval(secs => @seconds::float8)
 UNION ALL

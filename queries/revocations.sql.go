@@ -25,7 +25,7 @@ type SysRevocationListRecentRow struct {
 	RevokedAt time.Time
 }
 
-// Clients, tenants and families of refresh tokens that were revoked within the
+// Lists the clients, tenants and families of refresh tokens that were revoked within the
 // given number of seconds.
 func (q *Queries) SysRevocationListRecent(ctx context.Context, db DBTX, seconds float64) ([]SysRevocationListRecentRow, error) {
 	rows, err := db.Query(ctx, sysRevocationListRecent, seconds)

@@ -1,16 +1,16 @@
--- Schedules of workflows and their firings.
+-- The schedules of workflows and their firings.
 
 -- name: SysTimeGet :one
--- The database's time, which all processes share.
+-- Returns the time of the database, which all processes share.
 SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: ScheduleWorkflowLock :one
--- The status of a workflow, which stays until the transaction ends.
+-- Returns the status of a workflow and locks it until the transaction ends.
 SELECT status FROM workflows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
 
 -- name: ScheduleUpsert :execrows
--- Where the times stay the same, so does one that is due and has not fired yet.
--- A test takes no slot of one that is none: no row is written then.
+-- If the times do not change, neither does the next run. A test never replaces a
+-- schedule that is no test: no row is written then.
 INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input, batch)
 VALUES (@tenant_id, @workflow_id, @slot, @cron, @utc_delta_hours, @next_run_at, @is_test, sqlc.narg('input'), sqlc.narg('batch'))
 ON CONFLICT (tenant_id, workflow_id, slot) DO UPDATE SET
@@ -36,14 +36,13 @@ ORDER BY scheduled_at DESC, slot
 LIMIT @firings_max;
 
 -- name: SysScheduleGetNextRun :one
--- When the first of all schedules is due. No row: there is none.
+-- Returns the time of the first due schedule. No row: there is no schedule.
 SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1;
 
 -- name: SysScheduleClaim :many
--- Holds schedules that are due, those that nobody else holds. One of a tenant that
--- is revoked, or of a workflow that is not active, must not fire. The workflow is
--- held too: who archives it waits for the firing, and a workflow that is being
--- archived does not fire.
+-- Locks due schedules and skips locked ones. Schedules of revoked tenants and of
+-- inactive workflows must not fire. It locks the workflows too: archiving a workflow
+-- waits for the firing, and a workflow that is being archived does not fire.
 SELECT s.tenant_id, s.workflow_id, s.slot, s.cron, s.utc_delta_hours, s.next_run_at, s.is_test, s.input, s.batch, w.alias,
     (w.status = 'active' AND t.revoked_at IS NULL)::boolean AS may_fire
 FROM schedules s
@@ -55,7 +54,7 @@ LIMIT @schedules_max
 FOR UPDATE OF s SKIP LOCKED FOR KEY SHARE OF w SKIP LOCKED;
 
 -- name: SysScheduleListRunning :many
--- Those of the slots whose last run has not ended; by their position, from 1.
+-- Lists the slots whose last run has not ended, by position from 1.
 WITH claimed AS (
     SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
         unnest(@slots::text[]) AS slot, generate_subscripts(@slots::text[], 1) AS position
@@ -72,8 +71,8 @@ WHERE EXISTS (SELECT FROM executions e WHERE e.id = last.execution_id AND e.stat
        AND b.status NOT IN ('pre_processing_failed', 'post_processing_failed', 'complete', 'cancelled'));
 
 -- name: SysScheduleFiringInsertMany :many
--- Records firings; those whose time has fired before are left out of the
--- answer. It names the others by their position, from 1.
+-- Records firings and returns their positions, from 1. The result omits firings of times
+-- that have fired before.
 WITH firing AS (
     SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id,
         unnest(@slots::text[]) AS slot, generate_subscripts(@slots::text[], 1) AS position,
@@ -92,7 +91,7 @@ SELECT firing.position::integer AS position
 FROM fired JOIN firing ON firing.tenant_id = fired.tenant_id AND firing.workflow_id = fired.workflow_id AND firing.slot = fired.slot;
 
 -- name: ScheduleFiringSetFailed :exec
--- Records that a firing could not start its run after all.
+-- Records that a firing could not start its run.
 UPDATE schedule_firings SET status = @status, reason = @reason::text, execution_id = NULL, batch_id = NULL
 WHERE tenant_id = @tenant_id AND workflow_id = @workflow_id AND slot = @slot AND scheduled_at = @scheduled_at;
 
@@ -106,8 +105,8 @@ FROM claimed
 WHERE s.tenant_id = claimed.tenant_id AND s.workflow_id = claimed.workflow_id AND s.slot = claimed.slot;
 
 -- name: SysScheduleFiringDeleteOld :exec
--- Keeps the newest firings of slots, and the newest that started a run: while
--- that goes on, others are skipped, however many there are.
+-- Keeps the newest firings of slots and the newest firing that started a run. While that
+-- run continues, any number of firings can be skipped.
 WITH claimed AS (
     SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workflow_ids::uuid[]) AS workflow_id, unnest(@slots::text[]) AS slot
 )

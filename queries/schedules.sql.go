@@ -114,7 +114,7 @@ type ScheduleFiringSetFailedParams struct {
 	ScheduledAt time.Time
 }
 
-// Records that a firing could not start its run after all.
+// Records that a firing could not start its run.
 func (q *Queries) ScheduleFiringSetFailed(ctx context.Context, db DBTX, arg ScheduleFiringSetFailedParams) error {
 	_, err := db.Exec(ctx, scheduleFiringSetFailed,
 		arg.Status,
@@ -196,8 +196,8 @@ type ScheduleUpsertParams struct {
 	Batch         []byte
 }
 
-// Where the times stay the same, so does one that is due and has not fired yet.
-// A test takes no slot of one that is none: no row is written then.
+// If the times do not change, neither does the next run. A test never replaces a
+// schedule that is no test: no row is written then.
 func (q *Queries) ScheduleUpsert(ctx context.Context, db DBTX, arg ScheduleUpsertParams) (int64, error) {
 	result, err := db.Exec(ctx, scheduleUpsert,
 		arg.TenantID,
@@ -225,7 +225,7 @@ type ScheduleWorkflowLockParams struct {
 	ID       uuid.UUID
 }
 
-// The status of a workflow, which stays until the transaction ends.
+// Returns the status of a workflow and locks it until the transaction ends.
 func (q *Queries) ScheduleWorkflowLock(ctx context.Context, db DBTX, arg ScheduleWorkflowLockParams) (string, error) {
 	row := db.QueryRow(ctx, scheduleWorkflowLock, arg.TenantID, arg.ID)
 	var status string
@@ -291,10 +291,9 @@ type SysScheduleClaimRow struct {
 	MayFire       bool
 }
 
-// Holds schedules that are due, those that nobody else holds. One of a tenant that
-// is revoked, or of a workflow that is not active, must not fire. The workflow is
-// held too: who archives it waits for the firing, and a workflow that is being
-// archived does not fire.
+// Locks due schedules and skips locked ones. Schedules of revoked tenants and of
+// inactive workflows must not fire. It locks the workflows too: archiving a workflow
+// waits for the firing, and a workflow that is being archived does not fire.
 func (q *Queries) SysScheduleClaim(ctx context.Context, db DBTX, arg SysScheduleClaimParams) ([]SysScheduleClaimRow, error) {
 	rows, err := db.Query(ctx, sysScheduleClaim, arg.Now, arg.SchedulesMax)
 	if err != nil {
@@ -354,8 +353,8 @@ type SysScheduleFiringDeleteOldParams struct {
 	Slots       []string
 }
 
-// Keeps the newest firings of slots, and the newest that started a run: while
-// that goes on, others are skipped, however many there are.
+// Keeps the newest firings of slots and the newest firing that started a run. While that
+// run continues, any number of firings can be skipped.
 func (q *Queries) SysScheduleFiringDeleteOld(ctx context.Context, db DBTX, arg SysScheduleFiringDeleteOldParams) error {
 	_, err := db.Exec(ctx, sysScheduleFiringDeleteOld,
 		arg.FiringsKept,
@@ -396,8 +395,8 @@ type SysScheduleFiringInsertManyParams struct {
 	FiredAt     time.Time
 }
 
-// Records firings; those whose time has fired before are left out of the
-// answer. It names the others by their position, from 1.
+// Records firings and returns their positions, from 1. The result omits firings of times
+// that have fired before.
 func (q *Queries) SysScheduleFiringInsertMany(ctx context.Context, db DBTX, arg SysScheduleFiringInsertManyParams) ([]int32, error) {
 	rows, err := db.Query(ctx, sysScheduleFiringInsertMany,
 		arg.TenantIds,
@@ -431,7 +430,7 @@ const sysScheduleGetNextRun = `-- name: SysScheduleGetNextRun :one
 SELECT next_run_at FROM schedules ORDER BY next_run_at LIMIT 1
 `
 
-// When the first of all schedules is due. No row: there is none.
+// Returns the time of the first due schedule. No row: there is no schedule.
 func (q *Queries) SysScheduleGetNextRun(ctx context.Context, db DBTX) (time.Time, error) {
 	row := db.QueryRow(ctx, sysScheduleGetNextRun)
 	var next_run_at time.Time
@@ -462,7 +461,7 @@ type SysScheduleListRunningParams struct {
 	Slots       []string
 }
 
-// Those of the slots whose last run has not ended; by their position, from 1.
+// Lists the slots whose last run has not ended, by position from 1.
 func (q *Queries) SysScheduleListRunning(ctx context.Context, db DBTX, arg SysScheduleListRunningParams) ([]int32, error) {
 	rows, err := db.Query(ctx, sysScheduleListRunning, arg.TenantIds, arg.WorkflowIds, arg.Slots)
 	if err != nil {
@@ -488,8 +487,8 @@ const sysTimeGet = `-- name: SysTimeGet :one
 SELECT clock_timestamp()::timestamptz AS now
 `
 
-// Schedules of workflows and their firings.
-// The database's time, which all processes share.
+// The schedules of workflows and their firings.
+// Returns the time of the database, which all processes share.
 func (q *Queries) SysTimeGet(ctx context.Context, db DBTX) (time.Time, error) {
 	row := db.QueryRow(ctx, sysTimeGet)
 	var now time.Time

@@ -20,5 +20,5 @@ DELETE FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
 SELECT tenant_id, name, value FROM secrets ORDER BY tenant_id, name FOR UPDATE;
 
 -- name: SecretReseal :exec
--- The same value, so its time stays.
+-- The value is the same, so its time does not change.
 UPDATE secrets SET value = @value WHERE tenant_id = @tenant_id AND name = @name;

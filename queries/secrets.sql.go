@@ -143,7 +143,7 @@ type SecretResealParams struct {
 	Name     string
 }
 
-// The same value, so its time stays.
+// The value is the same, so its time does not change.
 func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg SecretResealParams) error {
 	_, err := db.Exec(ctx, secretReseal, arg.Value, arg.TenantID, arg.Name)
 	return err

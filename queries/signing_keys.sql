@@ -1,7 +1,7 @@
 -- name: SysSigningKeyList :many
--- Newest first. A retired key still verifies the tokens it signed: none lives
--- longer than a day. A key that was made just now may be unknown to those who
--- keep the published set.
+-- Lists the newest first. A retired key still verifies the tokens that it signed; no
+-- token lives longer than a day. Clients that cache the published keys may not know a
+-- new key yet.
 SELECT id, private_key,
        (retired_at IS NULL OR retired_at > clock_timestamp())::boolean AS is_live,
        (created_at <= clock_timestamp() - make_interval(secs => @published_seconds::float8))::boolean AS is_published
@@ -10,23 +10,25 @@ WHERE retired_at IS NULL OR retired_at > now() - interval '25 hours'
 ORDER BY created_at DESC, id DESC;
 
 -- name: SysSigningKeyLock :exec
--- Held until the transaction ends: processes that start together make one key.
+-- Processes that start at the same time create one key. The lock lasts until the
+-- transaction ends.
 SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'));
 
 -- name: SysSigningKeyInsert :exec
 INSERT INTO signing_keys (id, private_key) VALUES (@id, @private_key);
 
 -- name: SysSigningKeyRetireOthers :exec
--- Every other key signs for so many seconds more and verifies for a day after.
+-- Lets every other key sign for the given number of seconds and verify for a day after
+-- that.
 UPDATE signing_keys SET retired_at = clock_timestamp() + make_interval(secs => @seconds::float8)
 WHERE id <> @id AND (retired_at IS NULL OR retired_at > clock_timestamp() + make_interval(secs => @seconds::float8));
 
 -- name: SysSigningKeyWithdrawOthers :exec
--- No other key verifies anything any more.
+-- Lets no other key verify tokens any more.
 DELETE FROM signing_keys WHERE id <> @id;
 
 -- name: SysSigningKeyListForUpdate :many
--- Those that SysSigningKeyList returns.
+-- Lists the keys of SysSigningKeyList.
 SELECT id, private_key FROM signing_keys
 WHERE retired_at IS NULL OR retired_at > now() - interval '25 hours'
 ORDER BY id

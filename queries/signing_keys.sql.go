@@ -39,9 +39,9 @@ type SysSigningKeyListRow struct {
 	IsPublished bool
 }
 
-// Newest first. A retired key still verifies the tokens it signed: none lives
-// longer than a day. A key that was made just now may be unknown to those who
-// keep the published set.
+// Lists the newest first. A retired key still verifies the tokens that it signed; no
+// token lives longer than a day. Clients that cache the published keys may not know a
+// new key yet.
 func (q *Queries) SysSigningKeyList(ctx context.Context, db DBTX, publishedSeconds float64) ([]SysSigningKeyListRow, error) {
 	rows, err := db.Query(ctx, sysSigningKeyList, publishedSeconds)
 	if err != nil {
@@ -79,7 +79,7 @@ type SysSigningKeyListForUpdateRow struct {
 	PrivateKey []byte
 }
 
-// Those that SysSigningKeyList returns.
+// Lists the keys of SysSigningKeyList.
 func (q *Queries) SysSigningKeyListForUpdate(ctx context.Context, db DBTX) ([]SysSigningKeyListForUpdateRow, error) {
 	rows, err := db.Query(ctx, sysSigningKeyListForUpdate)
 	if err != nil {
@@ -104,7 +104,8 @@ const sysSigningKeyLock = `-- name: SysSigningKeyLock :exec
 SELECT pg_advisory_xact_lock(hashtext('tranche signing_keys'))
 `
 
-// Held until the transaction ends: processes that start together make one key.
+// Processes that start at the same time create one key. The lock lasts until the
+// transaction ends.
 func (q *Queries) SysSigningKeyLock(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, sysSigningKeyLock)
 	return err
@@ -134,7 +135,8 @@ type SysSigningKeyRetireOthersParams struct {
 	ID      string
 }
 
-// Every other key signs for so many seconds more and verifies for a day after.
+// Lets every other key sign for the given number of seconds and verify for a day after
+// that.
 func (q *Queries) SysSigningKeyRetireOthers(ctx context.Context, db DBTX, arg SysSigningKeyRetireOthersParams) error {
 	_, err := db.Exec(ctx, sysSigningKeyRetireOthers, arg.Seconds, arg.ID)
 	return err
@@ -144,7 +146,7 @@ const sysSigningKeyWithdrawOthers = `-- name: SysSigningKeyWithdrawOthers :exec
 DELETE FROM signing_keys WHERE id <> $1
 `
 
-// No other key verifies anything any more.
+// Lets no other key verify tokens any more.
 func (q *Queries) SysSigningKeyWithdrawOthers(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, sysSigningKeyWithdrawOthers, id)
 	return err

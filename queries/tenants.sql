@@ -8,7 +8,7 @@ SELECT id, slug, created_at, revoked_at FROM tenants WHERE slug = @slug;
 SELECT id, slug, created_at, revoked_at FROM tenants ORDER BY slug;
 
 -- name: TenantLimitSet :exec
--- per_minute null: unlimited.
+-- A NULL per_minute means unlimited.
 INSERT INTO tenant_limits (tenant_id, category, per_minute)
 VALUES (@tenant_id, @category, sqlc.narg(per_minute))
 ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute;
@@ -17,7 +17,7 @@ ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute
 SELECT category, per_minute FROM tenant_limits WHERE tenant_id = @tenant_id;
 
 -- name: SysTenantLimitListSet :many
--- Those that were set within the given number of seconds.
+-- Lists the limits that were set within the given number of seconds.
 SELECT tenant_id, category, per_minute FROM tenant_limits WHERE set_at > now() - make_interval(secs => @seconds::float8);
 
 -- name: SysTenantRevoke :execrows

@@ -51,7 +51,7 @@ type SysTenantLimitListSetRow struct {
 	PerMinute *int32
 }
 
-// Those that were set within the given number of seconds.
+// Lists the limits that were set within the given number of seconds.
 func (q *Queries) SysTenantLimitListSet(ctx context.Context, db DBTX, seconds float64) ([]SysTenantLimitListSetRow, error) {
 	rows, err := db.Query(ctx, sysTenantLimitListSet, seconds)
 	if err != nil {
@@ -154,7 +154,7 @@ type TenantLimitSetParams struct {
 	PerMinute *int32
 }
 
-// per_minute null: unlimited.
+// A NULL per_minute means unlimited.
 func (q *Queries) TenantLimitSet(ctx context.Context, db DBTX, arg TenantLimitSetParams) error {
 	_, err := db.Exec(ctx, tenantLimitSet, arg.TenantID, arg.Category, arg.PerMinute)
 	return err

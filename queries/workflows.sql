@@ -1,8 +1,8 @@
 -- The workflows of a tenant, versioned by alias.
 
 -- name: WorkflowAliasLock :one
--- Makes the alias if it is new and holds it, so that one writer at a time
--- decides about its versions.
+-- Creates the alias if it is new, and locks it. One transaction at a time decides about
+-- its versions.
 INSERT INTO workflow_aliases (tenant_id, alias, latest_version)
 VALUES (@tenant_id, @alias, 1)
 ON CONFLICT (tenant_id, alias) DO UPDATE SET latest_version = workflow_aliases.latest_version
@@ -14,7 +14,7 @@ WHERE tenant_id = @tenant_id AND alias = @alias
 RETURNING latest_version;
 
 -- name: WorkflowAliasGetVersions :one
--- Whether the alias has a version at all, and whether one of them is a draft.
+-- Tells whether the alias has a version, and whether one of them is a draft.
 SELECT count(*) > 0 AS has_version, count(*) FILTER (WHERE status = 'draft') > 0 AS has_draft
 FROM workflows
 WHERE tenant_id = @tenant_id AND alias = @alias;
@@ -85,13 +85,13 @@ RETURNING id, tenant_id, alias, version, name, description, status, type, execut
 DELETE FROM workflows WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: WorkflowIsReferenced :one
--- Whether an execution or a batch was ever made of the workflow.
+-- Tells whether an execution or a batch of the workflow exists.
 SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = @tenant_id AND e.workflow_id = @workflow_id
-        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- the index begins with it
+        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- first column of the index
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = @tenant_id AND b.workflow_id = @workflow_id))::boolean AS is_referenced;
 
 -- name: WorkflowList :many
--- Newest first; planned by CustomPlan.
+-- Lists the newest first. CustomPlan plans it.
 SELECT id, tenant_id, alias, version, name, description, status, type, parent_version,
     created_at, updated_at, published_at, archived_at
 FROM workflows
@@ -104,7 +104,7 @@ ORDER BY id DESC
 LIMIT @row_limit OFFSET @row_offset;
 
 -- name: WorkflowCount :one
--- Exact up to @count_max.
+-- The count is exact up to @count_max.
 SELECT count(*) FROM (
     SELECT FROM workflows
     WHERE tenant_id = @tenant_id
@@ -115,9 +115,9 @@ SELECT count(*) FROM (
 ) AS matching;
 
 -- name: WorkflowListIDs :many
--- The workflows that executions are narrowed to; absent arguments do not narrow.
--- search, in lower case, is a prefix or a word of the alias; words stand between
--- - and _.
+-- Lists the workflows to which a list of executions is filtered. A NULL argument does
+-- not filter. search, in lower case, is a prefix or a word of the alias; "-" and "_"
+-- separate words.
 SELECT id FROM workflows
 WHERE tenant_id = @tenant_id
     AND (sqlc.narg('id')::uuid IS NULL OR id = sqlc.narg('id'))

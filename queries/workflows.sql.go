@@ -46,7 +46,7 @@ type WorkflowAliasGetVersionsRow struct {
 	HasDraft   bool
 }
 
-// Whether the alias has a version at all, and whether one of them is a draft.
+// Tells whether the alias has a version, and whether one of them is a draft.
 func (q *Queries) WorkflowAliasGetVersions(ctx context.Context, db DBTX, arg WorkflowAliasGetVersionsParams) (WorkflowAliasGetVersionsRow, error) {
 	row := db.QueryRow(ctx, workflowAliasGetVersions, arg.TenantID, arg.Alias)
 	var i WorkflowAliasGetVersionsRow
@@ -68,8 +68,8 @@ type WorkflowAliasLockParams struct {
 }
 
 // The workflows of a tenant, versioned by alias.
-// Makes the alias if it is new and holds it, so that one writer at a time
-// decides about its versions.
+// Creates the alias if it is new, and locks it. One transaction at a time decides about
+// its versions.
 func (q *Queries) WorkflowAliasLock(ctx context.Context, db DBTX, arg WorkflowAliasLockParams) (int32, error) {
 	row := db.QueryRow(ctx, workflowAliasLock, arg.TenantID, arg.Alias)
 	var latest_version int32
@@ -138,7 +138,7 @@ type WorkflowCountParams struct {
 	CountMax int64
 }
 
-// Exact up to @count_max.
+// The count is exact up to @count_max.
 func (q *Queries) WorkflowCount(ctx context.Context, db DBTX, arg WorkflowCountParams) (int64, error) {
 	row := db.QueryRow(ctx, workflowCount,
 		arg.TenantID,
@@ -355,7 +355,7 @@ func (q *Queries) WorkflowInsert(ctx context.Context, db DBTX, arg WorkflowInser
 
 const workflowIsReferenced = `-- name: WorkflowIsReferenced :one
 SELECT (EXISTS (SELECT FROM executions e WHERE e.tenant_id = $1 AND e.workflow_id = $2
-        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- the index begins with it
+        AND e.status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')) -- first column of the index
     OR EXISTS (SELECT FROM execution_batches b WHERE b.tenant_id = $1 AND b.workflow_id = $2))::boolean AS is_referenced
 `
 
@@ -364,7 +364,7 @@ type WorkflowIsReferencedParams struct {
 	WorkflowID uuid.UUID
 }
 
-// Whether an execution or a batch was ever made of the workflow.
+// Tells whether an execution or a batch of the workflow exists.
 func (q *Queries) WorkflowIsReferenced(ctx context.Context, db DBTX, arg WorkflowIsReferencedParams) (bool, error) {
 	row := db.QueryRow(ctx, workflowIsReferenced, arg.TenantID, arg.WorkflowID)
 	var is_referenced bool
@@ -430,7 +430,7 @@ type WorkflowListRow struct {
 	ArchivedAt    *time.Time
 }
 
-// Newest first; planned by CustomPlan.
+// Lists the newest first. CustomPlan plans it.
 func (q *Queries) WorkflowList(ctx context.Context, db DBTX, arg WorkflowListParams) ([]WorkflowListRow, error) {
 	rows, err := db.Query(ctx, workflowList,
 		arg.TenantID,
@@ -492,9 +492,9 @@ type WorkflowListIDsParams struct {
 	Search   *string
 }
 
-// The workflows that executions are narrowed to; absent arguments do not narrow.
-// search, in lower case, is a prefix or a word of the alias; words stand between
-// - and _.
+// Lists the workflows to which a list of executions is filtered. A NULL argument does
+// not filter. search, in lower case, is a prefix or a word of the alias; "-" and "_"
+// separate words.
 func (q *Queries) WorkflowListIDs(ctx context.Context, db DBTX, arg WorkflowListIDsParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, workflowListIDs,
 		arg.TenantID,

@@ -17,13 +17,13 @@ import (
 	"tranche/queries"
 )
 
-// CancelChannel is where processes are told, by its id, of an execution that was
-// cancelled while one of them held it.
+// CancelChannel is the notification channel of cancelled executions. The payload is the id
+// of an execution that a process had leased.
 const CancelChannel = "tranche_cancel"
 
-// Cancel ends a pending or running execution as cancelled, at once: whoever
-// drives it can write no more, is told, and stops what it does. fault.NotFound
-// if there is none, fault.Invalid where it has ended or is an item of a batch.
+// Cancel ends a pending or running execution as cancelled, at once. The process that runs
+// it can write nothing more; a notification makes it stop. Errors: fault.NotFound;
+// fault.Invalid if the execution has ended or is an item of a batch.
 func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 	plan, err := s.plan(ctx, tenantID, id)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {
 	})
 }
 
-// cancelled is the end of an execution that is cancelled in its stored state.
+// cancelled returns the end of an execution that is cancelled in its stored state.
 func (s *Service) cancelled(ctx context.Context, plan *workflow.Plan, tenantID, id uuid.UUID, row *queries.ExecutionGetForUpdateRow) (*Finished, error) {
 	plan, state, err := s.Stored(ctx, tenantID, id, plan, row.State)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package execution starts, checkpoints, hands over and ends executions. It
-// owns the rows of executions and their payloads: every write to one that runs
-// is fenced by its lease. It must not know HTTP.
+// Package execution starts, checkpoints, hands over and ends executions. It owns the rows
+// of executions and their payloads. Every write to a running execution is fenced by its
+// lease. The package must not know HTTP.
 //
-// One path serves every kind of run. The engine drives an execution until it
-// ends or has to wait, and the state is made durable before each effect begins.
-// A synchronous run writes nothing before its first effect, so a graph without
-// effects costs one commit; an asynchronous one is recorded first, and driven at once
-// where there is a place for it, else by a job.
+// The engine drives an execution until it ends or waits, and the state is made durable
+// before each effect begins. A synchronous execution is recorded when its first effect
+// begins, so one without effects costs one commit. An asynchronous execution is recorded
+// with a job, which drives it.
 package execution
 
 import (
@@ -27,21 +26,21 @@ import (
 	"tranche/queries"
 )
 
-// Config is what the service works with.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	Pool    *pgxpool.Pool
 	Jobs    *jobs.Client
 	Catalog *catalog.Catalog
 	Runner  *engine.Runner
-	// Callbacks makes the addresses that answer waits; nil gives none.
+	// Callbacks makes the addresses that answer waits; nil makes none.
 	Callbacks *Callbacks
 	// Linger is how long reads and ends of executions wait for others to share their
-	// statement (writebatch.Config): for executions that no caller waits for.
+	// statement (writebatch.Config). It is for executions that no caller waits for.
 	Linger time.Duration
-	// Ended, unless nil, is told of every execution that this service brought to an end,
-	// again if the end has to be written again; of many at once by their number.
+	// Ended, unless nil, is called with the status and number of executions that ended. It
+	// is called again if an end is written again.
 	Ended func(engine.Status, int)
-	// ProcessID holds the leases of this process (internal/liveness).
+	// ProcessID owns the leases of this process (internal/liveness).
 	ProcessID uuid.UUID
 	Clock     func() time.Time
 	Log       *slog.Logger
@@ -50,13 +49,13 @@ type Config struct {
 // Service runs executions in this process.
 type Service struct {
 	Config
-	// life ends when the process stops: what is being driven is handed over. Its
-	// statements see all tenants; a run narrows it to its own.
-	life        context.Context // runs outlive the request that started them
+	// life ends when the process stops; runs are handed over then. Runs outlive the
+	// requests that started them. Statements with this context see all tenants.
+	life        context.Context
 	end         context.CancelFunc
 	running     running
 	cancellable cancellable
-	answers     *limit.PerTenant // memory of large answers, not of items
+	answers     *limit.PerTenant // bytes of large answers; items have their own limit
 
 	inserts  *writebatch.Writer[lane, *newExecution, bool]
 	reads    *writebatch.Writer[lane, reference, *queries.SysExecutionListRunnableRow]
@@ -75,7 +74,12 @@ const (
 )
 
 // laneOf returns the lane of an item of so many bytes.
-func laneOf(bytes int) lane { return bytes > smallItemBytesMax }
+func laneOf(bytes int) lane {
+	if bytes > smallItemBytesMax {
+		return largeItems
+	}
+	return smallItems
+}
 
 const smallItemBytesMax = writebatch.BytesMax / 16
 
@@ -128,8 +132,8 @@ func scoped[T any](ctx context.Context, items []T, tenant func(T) uuid.UUID) con
 	return postgres.WithTenant(ctx, tenant(items[0]))
 }
 
-// Stop waits until no synchronous run is left or ctx ends, then interrupts the
-// others and hands them to other processes.
+// Stop waits until all synchronous runs have ended or ctx ends. Then it interrupts the
+// remaining runs and hands them over to other processes.
 func (s *Service) Stop(ctx context.Context) {
 	finished := s.running.wait()
 	select {
@@ -141,9 +145,9 @@ func (s *Service) Stop(ctx context.Context) {
 }
 
 var (
-	// errLeaseLost says that another process has taken the execution over.
+	// errLeaseLost means that another process has taken the execution over.
 	errLeaseLost = fault.New(fault.Internal, "the lease of the execution is lost")
-	// ErrNotActive says that the workflow was archived or deleted meanwhile.
+	// ErrNotActive means that the workflow was archived or deleted meanwhile.
 	ErrNotActive = fault.New(fault.Conflict, "the workflow is not active").WithSubCode(fault.InvalidWorkflowStatus)
 	errUnknown   = fault.New(fault.NotFound, "there is no such execution")
 	errStopping  = fault.New(fault.Unavailable, "the service is stopping")

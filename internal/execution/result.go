@@ -12,12 +12,12 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Result is an ended execution's result as it is stored and answered (section
-// 2.3 of the interface specification, decisions 5.2).
+// Result is the result of an ended execution, as it is stored and returned (interface 2.3,
+// decisions 5.2).
 type Result struct {
 	IsSuccess    bool                  `json:"isSuccess"`
 	StatusCode   int                   `json:"statusCode"`
-	Output       json.RawMessage       `json:"output"` // an object's text; who answers or stores it need not read it
+	Output       json.RawMessage       `json:"output"` // JSON of an object
 	CustomOutput json.RawMessage       `json:"customOutput"`
 	Attachments  []workflow.Attachment `json:"attachments"`
 	Notes        []string              `json:"notes"`
@@ -48,7 +48,7 @@ func newResult(o *engine.Outcome) (r Result, err error) {
 	return r, nil
 }
 
-// ResultText is the JSON of an outcome's result.
+// ResultText returns the JSON of an outcome's result.
 func ResultText(o *engine.Outcome) ([]byte, error) {
 	r, err := newResult(o)
 	if err != nil {
@@ -57,8 +57,8 @@ func ResultText(o *engine.Outcome) ([]byte, error) {
 	return r.JSON()
 }
 
-// JSON returns the result as encoding/json writes it, except that output and
-// customOutput keep the text that they have.
+// JSON returns the result as encoding/json writes it, except that output and customOutput
+// keep their text.
 func (r *Result) JSON() (text []byte, err error) {
 	text = strconv.AppendBool([]byte(`{"isSuccess":`), r.IsSuccess)
 	text = strconv.AppendInt(append(text, `,"statusCode":`...), int64(r.StatusCode), 10)
@@ -84,18 +84,18 @@ func (r *Result) JSON() (text []byte, err error) {
 	return append(text, '}'), nil
 }
 
-// shareText is JSON. From then on Output is a part of the text, so that megabytes are not
-// held twice until they are written and answered.
+// shareText returns the same text as JSON and makes Output a part of it, so that megabytes
+// are not in memory twice while they wait to be written.
 func (r *Result) shareText() ([]byte, error) {
 	text, err := r.JSON()
 	if err == nil {
-		_, output, _ := bytes.Cut(text, []byte(`"output":`)) // what is before it has no text
+		_, output, _ := bytes.Cut(text, []byte(`"output":`)) // no text comes before it
 		r.Output = output[:len(r.Output):len(r.Output)]
 	}
 	return text, err
 }
 
-// appendList writes a list; most are empty.
+// appendList appends the JSON of a list. Most lists are empty.
 func appendList[T any](dst []byte, list []T) ([]byte, error) {
 	if list != nil && len(list) == 0 {
 		return append(dst, "[]"...), nil
@@ -104,10 +104,10 @@ func appendList[T any](dst []byte, list []T) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// ReadResult reads a stored result; what the workflow gave stays text.
+// ReadResult reads a stored result. Output and CustomOutput stay text.
 func ReadResult(text []byte) (*Result, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // the metadata of attachments keep every digit too
+	decoder.UseNumber() // the metadata of attachments keeps every digit
 	var r Result
 	if err := decoder.Decode(&r); err != nil {
 		return nil, fmt.Errorf("read a stored result: %w", err)

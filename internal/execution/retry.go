@@ -20,26 +20,24 @@ import (
 type RetryRequest struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
-	// SkipTasks are passed over where they would run again.
+	// SkipTasks are the tasks that the new attempt does not run again.
 	SkipTasks []string
-	// Recorded, unless nil, joins the transaction that accepts the retry. Its
-	// error undoes it.
+	// Recorded, unless nil, joins the transaction that accepts the retry. An error of
+	// Recorded rolls the transaction back.
 	Recorded func(ctx context.Context, tx pgx.Tx, r *Retried) error
 }
 
 // Retried is a retry that was accepted.
 type Retried struct {
 	Attempt int
-	// Skipped and Resumed are the tasks that are passed over and those that may
-	// run again.
+	// Skipped tasks do not run again; Resumed tasks may.
 	Skipped, Resumed []string
 	AcceptedAt       time.Time
 }
 
-// Retry gives a failed, cancelled or timed-out execution another attempt
-// (decisions 5.7): it is pending again, and a job goes on with it. fault.NotFound
-// if there is none; fault.Invalid where its status forbids it or a task to skip
-// is unknown.
+// Retry starts another attempt of a failed, cancelled or timed-out execution (decisions
+// 5.7): the execution is pending again and gets a job. Errors: fault.NotFound;
+// fault.Invalid if its status forbids the retry or a task to skip is unknown.
 func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 	plan, err := s.plan(ctx, r.TenantID, r.ID)
 	if err != nil {
@@ -73,8 +71,8 @@ func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 	return retried, err
 }
 
-// storeRetry stores the state of the next attempt and its job. A caller that
-// repeats an earlier idempotency key still gets the earlier result.
+// storeRetry stores the state of the next attempt and its job. A caller that repeats an
+// earlier idempotency key still gets the earlier result.
 func (s *Service) storeRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, state *engine.State, tags []string) error {
 	text, err := state.JSON()
 	if err != nil {
@@ -94,8 +92,8 @@ func (s *Service) storeRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, st
 	return err
 }
 
-// beforeEnd is an execution's tags without those of its end task, which are behind those
-// of the request: another attempt may end otherwise.
+// beforeEnd returns an execution's tags without those of its end task, which come last.
+// Another attempt may end at another task.
 func beforeEnd(tags, ends []string) []string {
 	for len(tags) > 0 && slices.Contains(ends, tags[len(tags)-1]) {
 		tags = tags[:len(tags)-1]
@@ -103,9 +101,8 @@ func beforeEnd(tags, ends []string) []string {
 	return tags
 }
 
-// Retryable says whether an execution of the given status can be retried by
-// itself, and why or why not (decisions 5.6 and 5.7). An item is retried with
-// its batch, which counts it.
+// Retryable reports whether an execution of the given status can be retried, and why or
+// why not (decisions 5.6 and 5.7). An item is retried with its batch.
 func Retryable(status engine.Status, isItem bool) (retryable bool, reason string) {
 	switch {
 	case isItem:

@@ -2,16 +2,16 @@ package execution
 
 import "sync"
 
-// running counts what a stop waits for. Unlike a sync.WaitGroup it may be added to while
-// somebody waits, until none is left.
+// running counts the runs and background releases that Stop waits for. Unlike a
+// sync.WaitGroup, it may grow while Stop waits, until the count is zero.
 type running struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // nil until somebody waits; closed once none is left
+	none chan struct{} // made by the first wait, closed when n is zero afterwards
 }
 
-// begin counts one more, until who waits has found none left. It reports whether it did;
-// then end is to be called.
+// begin adds one and reports true; the caller must call end. It reports false if a wait is
+// over.
 func (r *running) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +30,7 @@ func (r *running) end() {
 	}
 }
 
-// Go does something in another goroutine, also when it is too late to wait for it.
+// Go calls do in a goroutine. After a wait is over, do still runs, but is not counted.
 func (r *running) Go(do func()) {
 	isCounted := r.begin()
 	go func() {
@@ -41,7 +41,7 @@ func (r *running) Go(do func()) {
 	}()
 }
 
-// wait returns a channel that is closed once none is left.
+// wait returns a channel that is closed when the count is zero.
 func (r *running) wait() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,27 +25,27 @@ import (
 // signalPathMax is the longest path of a wait, in bytes.
 const signalPathMax = 512
 
-// CallbackPath is the path of callback addresses below the public one; a token
-// follows.
+// CallbackPath is the path of callback addresses below the public address; a token
+// follows it.
 const CallbackPath = "/v1/callbacks/"
 
 // Signal is a payload for a wait of an execution.
 type Signal struct {
 	TenantID    uuid.UUID
 	ExecutionID uuid.UUID
-	// TaskID is the wait's id, or its path within nested graphs: each[3].approve.
+	// TaskID is the wait's id, or its path in nested graphs: each[3].approve.
 	TaskID string
-	// Attempt is that of the execution to which a callback address belongs. 0 is whichever
-	// it is in: signals of clients, and addresses that name no attempt.
+	// Attempt is the attempt of the execution that a callback address belongs to. 0 is the
+	// current attempt: for signals of clients and for addresses without an attempt.
 	Attempt int
 	Payload any // an exactjson value
 }
 
-// Deliver stores a signal and lets the execution go on, in one transaction. A
-// signal whose wait has not begun is kept. fault.NotFound: there is no such
-// execution; fault.Invalid: it has ended or is in another attempt, no such task waits
-// or may still wait, the payload does not match the wait's schema, or a signal has
-// come before.
+// Deliver stores a signal and inserts a job that continues the execution, in one
+// transaction. A signal may come before its wait begins. Errors: fault.NotFound if the
+// execution does not exist; fault.Invalid if it has ended or is in another attempt, if no
+// such task waits or will wait, if the payload does not match the wait's schema, or if the
+// wait already has a signal.
 func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 	payload, err := exactjson.Encode(signal.Payload)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 			return errStatus(fmt.Sprintf("only a pending or running execution takes signals; this one is %s", status))
 		}
 		if signal.Attempt != 0 && signal.Attempt != int(row.Attempt) {
-			return errSignal("taskId", "was to be answered in an attempt that has ended")
+			return errSignal("taskId", "belongs to an attempt that has ended")
 		}
 		plan, state, err := s.Stored(ctx, signal.TenantID, signal.ExecutionID, plan, row.State)
 		if err != nil {
@@ -82,7 +82,7 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 			return err
 		}
 		if rows == 0 {
-			return errSignal("taskId", "has got its signal already")
+			return errSignal("taskId", "already has a signal")
 		}
 		_, err = s.Jobs.InsertTx(ctx, tx, jobs.TaskExecution{TenantID: signal.TenantID, ExecutionID: signal.ExecutionID}, nil)
 		return err
@@ -90,11 +90,10 @@ func (s *Service) Deliver(ctx context.Context, signal Signal) error {
 }
 
 func errSignal(field, message string) error {
-	return fault.New(fault.Invalid, "the signal cannot be taken").WithDetails(fault.Detail{Field: field, Message: message})
+	return fault.New(fault.Invalid, "the signal is not accepted").WithDetails(fault.Detail{Field: field, Message: message})
 }
 
-// accept finds the wait that a signal is for and checks the payload. It
-// returns the wait's path.
+// accept finds the wait of a signal and checks the payload. It returns the wait's path.
 func accept(plan *workflow.Plan, state *engine.State, signal *Signal) (string, error) {
 	wait, path, problem := findWait(plan, state, signal.TaskID)
 	if problem != "" {
@@ -111,18 +110,18 @@ func accept(plan *workflow.Plan, state *engine.State, signal *Signal) (string, e
 	return path, nil
 }
 
-// PayloadField is the member that faults of a payload name.
+// PayloadField is the field path of a payload in errors.
 const PayloadField = "payload"
 
-// findWait finds a wait by its path, or by its id where only one task of that
-// id waits. problem says why it takes no signal.
+// findWait finds a wait by its path, or by its id if only one task with that id waits.
+// problem is empty, or the reason why there is no such wait.
 func findWait(plan *workflow.Plan, state *engine.State, name string) (wait *workflow.Wait, path, problem string) {
 	byID := 0
 	for _, w := range engine.Waits(plan, state) {
 		switch {
 		case w.Path == name:
 			if w.Status != engine.StatusPending && w.Status != engine.StatusWaiting {
-				return nil, "", "names a task that does not wait any more"
+				return nil, "", "names a task that no longer waits"
 			}
 			return w.Wait, w.Path, ""
 		case w.TaskID == name && w.Status == engine.StatusWaiting:
@@ -134,38 +133,38 @@ func findWait(plan *workflow.Plan, state *engine.State, name string) (wait *work
 	case byID == 1:
 		return wait, path, ""
 	case byID > 1:
-		return nil, "", "names several tasks that wait; name one by its path"
+		return nil, "", "names several waiting tasks; use the path of one of them"
 	}
-	// A run that has not begun: its wait may be named by the path it will have.
+	// The wait of a nested run that has not begun has a future path.
 	if wait := engine.FutureWait(plan, state, name); wait != nil && len(name) <= signalPathMax {
 		return wait, name, ""
 	}
 	return nil, "", "names no task that waits for a signal"
 }
 
-// Callbacks makes and reads the addresses at which waits are answered without a
-// bearer token. They hold for one wait of one attempt; whoever has one can answer.
+// Callbacks makes and reads callback addresses, which answer one wait of one attempt. The
+// address is the authorisation: its caller needs no bearer token.
 type Callbacks struct {
 	keys    [][]byte
 	baseURL string
 }
 
-// NewCallbacks returns the addresses below baseURL (PUBLIC_URL) under keys of
-// 256 bits that serve no other purpose: the first signs, all are read.
+// NewCallbacks returns callback addresses below baseURL (PUBLIC_URL). The keys have 256
+// bits and no other purpose. The first key signs; all keys verify.
 func NewCallbacks(keys [][]byte, baseURL string) *Callbacks {
 	return &Callbacks{keys: keys, baseURL: strings.TrimSuffix(baseURL, "/")}
 }
 
-// attemptMark is between the path of a wait, where it cannot be, and the attempt.
+// attemptMark separates the path of a wait from the attempt. No path contains it.
 const attemptMark = "#"
 
-// URL is the address that answers the wait at a path of an execution in an attempt.
+// URL returns the address that answers the wait at a path, in one attempt of an execution.
 func (c *Callbacks) URL(tenantID, executionID uuid.UUID, path string, attempt int) string {
 	body := append(append(tenantID[:], executionID[:]...), path+attemptMark+strconv.Itoa(attempt)...)
 	return c.baseURL + CallbackPath + base64.RawURLEncoding.EncodeToString(append(sign(c.keys[0], body), body...))
 }
 
-// Read returns what wait a token is for; false if it is not one of ours.
+// Read returns a signal for the wait that a token names. ok is false if no key signed it.
 func (c *Callbacks) Read(token string) (signal Signal, ok bool) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	const ids = 2 * len(uuid.UUID{})

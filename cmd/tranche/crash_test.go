@@ -97,8 +97,8 @@ func TestLeaseOfKilledSuspendedAndSlowProcess(t *testing.T) {
 	inFlight := executeWithKey(t, slow.url+path, token, "killed")
 	require.Equal(t, http.StatusConflict, inFlight.status, "the request is still in flight")
 
-	get := func(id, what string) map[string]any {
-		return call(t, http.MethodGet, slow.url+"/v1/executions/"+id+"/"+what, token, "").body
+	get := func(id, resource string) map[string]any {
+		return call(t, http.MethodGet, slow.url+"/v1/executions/"+id+"/"+resource, token, "").body
 	}
 	for _, id := range []string{killedID, suspendedID} {
 		require.Eventually(t, func() bool { return get(id, "status")["status"] == "completed" }, takeOverMax, 100*time.Millisecond)

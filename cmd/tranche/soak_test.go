@@ -53,10 +53,10 @@ func TestSoak(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed, soakCallers))
 	for time.Now().Before(until) && !t.Failed() {
 		time.Sleep(time.Second + time.Duration(chance.Int64N(int64(4*time.Second))))
-		if what := chance.IntN(9); what < 5 {
-			s.disturb(chance, what)
+		if action := chance.IntN(9); action < 5 {
+			s.disturb(chance, action)
 		} else {
-			s.db.disturb(t, chance, what-5)
+			s.db.disturb(t, chance, action-5)
 		}
 	}
 	callers.Wait()
@@ -91,9 +91,9 @@ func (s *soak) end(i int) {
 }
 
 // disturb disturbs one of the processes and returns when it runs again.
-func (s *soak) disturb(chance *rand.Rand, what int) {
+func (s *soak) disturb(chance *rand.Rand, action int) {
 	i, now := chance.IntN(len(s.processes)), time.Now().Format(time.TimeOnly)
-	switch process := s.processes[i].cmd.Process; what {
+	switch process := s.processes[i].cmd.Process; action {
 	case 0:
 		span := time.Duration(1000+chance.IntN(25_000)) * time.Millisecond
 		s.t.Logf("%s process %d is suspended for %s", now, i, span)
@@ -169,9 +169,9 @@ func (db *soakDatabase) open(t *testing.T) {
 }
 
 // disturb disturbs the server and returns when it answers again.
-func (db *soakDatabase) disturb(t *testing.T, chance *rand.Rand, what int) {
+func (db *soakDatabase) disturb(t *testing.T, chance *rand.Rand, action int) {
 	t.Helper()
-	switch now := time.Now().Format(time.TimeOnly); what {
+	switch now := time.Now().Format(time.TimeOnly); action {
 	case 0:
 		t.Logf("%s the database stops and starts", now)
 		require.NoError(t, db.server.Close())

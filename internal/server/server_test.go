@@ -16,9 +16,9 @@ import (
 	"tranche/internal/secret"
 )
 
-// newService connects the parts on a database, of which config names the owner, and
-// signs off when the test ends.
-func newService(t *testing.T, config Config) *Server {
+// newServer creates a process on the database of config, as the service's user. It stops
+// when the test ends.
+func newServer(t *testing.T, config Config) *Server {
 	t.Helper()
 	keys, err := secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
@@ -32,95 +32,91 @@ func newService(t *testing.T, config Config) *Server {
 	return s
 }
 
-// A database that cannot be written, a standby for instance, takes no work.
-func TestNotReadyWhileTheDatabaseIsReadOnly(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
-	s := newService(t, Config{DatabaseURL: url, Role: RoleAPI})
-	owner, err := pgtest.OpenPool(t, url).Acquire(t.Context()) // its session stays as it is
-	require.NoError(t, err)
-	defer owner.Release()
-	becomes := func(readOnly string, status int, message string) {
-		t.Helper()
-		for _, statement := range []string{
-			"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = " + readOnly + "', current_database()); END $$",
-			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-		} {
-			_, err := owner.Exec(t.Context(), statement)
-			require.NoError(t, err)
-		}
-		require.Eventually(t, func() bool {
-			answer := httptest.NewRecorder()
-			s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-			return answer.Code == status && strings.Contains(answer.Body.String(), message)
-		}, 10*time.Second, 20*time.Millisecond)
-	}
-	becomes("on", http.StatusServiceUnavailable, `"field":"database"`)
-	becomes("off", http.StatusOK, "ok")
+func (s *Server) readyz() *httptest.ResponseRecorder {
+	response := httptest.NewRecorder()
+	s.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+	return response
 }
 
-// A process whose look for what dead ones held, and whose metrics, wait for a lock, of a
-// DBA's VACUUM FULL for instance, can answer requests all the same.
-func TestReadyWhileTheQueueIsLocked(t *testing.T) {
+// A process is not ready while its database is read-only, as a standby is.
+func TestReadinessOnReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	s := newService(t, Config{DatabaseURL: url, Role: RoleWorker})
+	s := newServer(t, Config{DatabaseURL: url, Role: RoleAPI})
+	owner, err := pgtest.OpenPool(t, url).Acquire(t.Context()) // this session stays writable
+	require.NoError(t, err)
+	defer owner.Release()
+	for _, c := range []struct {
+		readOnly string
+		status   int
+		body     string
+	}{
+		{"on", http.StatusServiceUnavailable, `"field":"database"`},
+		{"off", http.StatusOK, "ok"},
+	} {
+		pgtest.Exec(t, owner, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = "+c.readOnly+"', current_database()); END $$")
+		pgtest.TerminateSessions(t, owner)
+		pgtest.WaitFor(t, "read-only "+c.readOnly, func() bool {
+			response := s.readyz()
+			return response.Code == c.status && strings.Contains(response.Body.String(), c.body)
+		})
+	}
+}
+
+// The failure detector and the metrics of a process wait for a lock, for example during
+// VACUUM FULL. The process is ready nevertheless.
+func TestReadinessWhileQueueIsLocked(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	s := newServer(t, Config{DatabaseURL: url, Role: RoleWorker})
 	owner := pgtest.OpenPool(t, url)
 	tx, err := owner.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
 	_, err = tx.Exec(t.Context(), "LOCK TABLE river.river_job")
 	require.NoError(t, err)
-	waits := func(n int) func() bool {
-		return func() bool {
-			var waiting int
-			require.NoError(t, owner.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'tranche control' AND wait_event_type = 'Lock'`).Scan(&waiting))
-			return waiting == n
-		}
-	}
-	require.Eventually(t, waits(1), 30*time.Second, 20*time.Millisecond)
+
+	ctx, cancel := context.WithCancel(t.Context())
 	var metrics sync.WaitGroup
 	defer metrics.Wait()
+	defer cancel()
 	metrics.Go(func() {
-		s.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		for ctx.Err() == nil { // each request waits only for a few seconds
+			s.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
+		}
 	})
-	require.Eventually(t, waits(2), 4*time.Second, 20*time.Millisecond)
-	answer := httptest.NewRecorder()
-	s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+	pgtest.WaitForCount(t, owner, 2, "pg_stat_activity", "datname = current_database() AND application_name = 'tranche control' AND wait_event_type = 'Lock'")
+	response := s.readyz()
+	require.Equal(t, http.StatusOK, response.Code, response.Body)
 }
 
-// The first request after months in which nothing ran finds the partitions of its month.
-func TestPartitionsAreThereFromTheStart(t *testing.T) {
+// After months without a process, a start creates the partition of the current month
+// before the first request.
+func TestStartCreatesPartitions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	owner := pgtest.OpenPool(t, url)
 	for _, parent := range []string{"executions", "execution_payloads"} {
-		_, err := owner.Exec(t.Context(), `DO $$ DECLARE p regclass; BEGIN
+		pgtest.Exec(t, owner, `DO $$ DECLARE p regclass; BEGIN
 			FOR p IN SELECT inhrelid FROM pg_inherits WHERE inhparent = '`+parent+`'::regclass LOOP EXECUTE 'DROP TABLE ' || p; END LOOP; END $$`)
-		require.NoError(t, err)
 	}
-	newService(t, Config{DatabaseURL: url, Role: RoleAPI})
-	var partitions int
-	require.NoError(t, owner.QueryRow(t.Context(), "SELECT count(*) FROM ops.partitions()").Scan(&partitions))
-	require.Equal(t, 2*4, partitions, "this month's and three more, of executions and of their payloads")
+	newServer(t, Config{DatabaseURL: url, Role: RoleAPI})
+	require.Equal(t, 2*4, pgtest.Count(t, owner, "ops.partitions()", ""), "this month and three more, of executions and payloads")
 }
 
-// Partitions of later months wait for a dump of the database; a start does not.
-func TestStartDoesNotWaitForPartitionsOfLaterMonths(t *testing.T) {
+// A dump of the database delays the partitions of later months, but not a start.
+func TestStartDuringDump(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	owner := pgtest.OpenPool(t, url)
-	_, err := owner.Exec(t.Context(), `DO $$ BEGIN
-		PERFORM execution_partitions_provide(3); -- the test's database may have been made in another month
+	pgtest.Exec(t, owner, `DO $$ BEGIN
+		PERFORM execution_partitions_provide(3); -- the test's database may be from another month
 		EXECUTE 'DROP TABLE executions_' || to_char(now() AT TIME ZONE 'UTC' + interval '3 months', 'YYYYMM'); END $$`)
-	require.NoError(t, err)
 	dump, err := owner.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = dump.Rollback(context.Background()) }()
 	_, err = dump.Exec(t.Context(), "LOCK executions IN ACCESS SHARE MODE")
 	require.NoError(t, err)
 
-	newService(t, Config{DatabaseURL: url, Role: RoleAPI})
+	newServer(t, Config{DatabaseURL: url, Role: RoleAPI})
 }

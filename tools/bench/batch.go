@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// batchTimeMax bounds one batch.
+// batchTimeMax limits the time of one batch.
 const batchTimeMax = 20 * time.Minute
 
-// batchState is what is read of a batch record.
+// batchState holds the members of a batch record that the benchmark reads.
 type batchState struct {
 	Status string
 	State  struct {
@@ -27,8 +27,8 @@ type batchState struct {
 	}
 }
 
-// runBatch runs a file of items through a workflow and returns the time from
-// execute-batch to the record that names the package, which it then reads.
+// runBatch runs a batch over a file of items. It returns the time from execute-batch until
+// the record contains the output package, and then checks that package.
 func (b *bench) runBatch(ctx context.Context, t *tenant, alias string, items int) (time.Duration, error) {
 	w, err := dial(b.service.addr, t.token)
 	if err != nil {
@@ -58,12 +58,12 @@ func (b *bench) runBatch(ctx context.Context, t *tenant, alias string, items int
 	}
 	took := time.Since(begin)
 	if n := state.State.Summary.Completed; n != items {
-		return 0, fmt.Errorf("of %d items %d completed and %d failed", items, n, state.State.Summary.Failed)
+		return 0, fmt.Errorf("%d items: %d completed and %d failed", items, n, state.State.Summary.Failed)
 	}
 	return took, b.readPackage(ctx, w, state.Outputs.PostProcessing.PackageID, items)
 }
 
-// upload puts a file of items at a signed address and returns its name.
+// upload uploads a file of items and returns its name.
 func (b *bench) upload(ctx context.Context, w *wire, items int) (name string, err error) {
 	file, err := os.CreateTemp(b.db.dir, "items-*.csv")
 	if err != nil {
@@ -104,12 +104,12 @@ func (b *bench) upload(ctx context.Context, w *wire, items int) (name string, er
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return "", fmt.Errorf("the upload was answered %s", response.Status)
+		return "", fmt.Errorf("the upload got status %s", response.Status)
 	}
 	return address.FileName, nil
 }
 
-// readPackage fails unless results.jsonl has a line for every item.
+// readPackage checks that results.jsonl has one line for each item.
 func (b *bench) readPackage(ctx context.Context, w *wire, packageID string, items int) error {
 	var list struct {
 		Data []struct{ FileName, DownloadURL string }
@@ -137,11 +137,11 @@ func (b *bench) readPackage(ctx context.Context, w *wire, packageID string, item
 			n++
 		}
 		if n != items {
-			return fmt.Errorf("the package has %d results of %d items", n, items)
+			return fmt.Errorf("the package has %d results for %d items", n, items)
 		}
 		return lines.Err()
 	}
-	return fmt.Errorf("package %s has no results.jsonl", packageID)
+	return fmt.Errorf("package %s contains no results.jsonl", packageID)
 }
 
 func (b *bench) measureBatch(ctx context.Context) error {
@@ -152,8 +152,7 @@ func (b *bench) measureEffectBatch(ctx context.Context) error {
 	return b.measureItems(ctx, aliasSlow, b.EffectItems, effectRate, effectService, effectServer, effectWAL)
 }
 
-// measureItems measures how many items of a batch a second there are, and what each
-// takes.
+// measureItems measures the rate of a batch and the cost of an item.
 func (b *bench) measureItems(ctx context.Context, alias string, items int, rate, service, server, wal measure) error {
 	before, err := b.spent(ctx)
 	if err != nil {
@@ -167,12 +166,11 @@ func (b *bench) measureItems(ctx context.Context, alias string, items int, rate,
 	return b.addSpent(ctx, before, items, service, server, wal)
 }
 
-// pace is the pause between the calls of a caller who only wants to know how
-// long they take.
+// pace is the pause between two calls of probe, so that it adds little load.
 const pace = 5 * time.Millisecond
 
-// measureNeighbour measures what another tenant's batch does to single calls,
-// and what the largest batch does to the service.
+// measureNeighbour measures single calls during another tenant's batch, and the memory of
+// the service during the largest batch.
 func (b *bench) measureNeighbour(ctx context.Context) error {
 	neighbour, err := b.newTenant(ctx, "neighbour")
 	if err != nil {
@@ -208,7 +206,7 @@ func (b *bench) measureNeighbour(ctx context.Context) error {
 	return err
 }
 
-// probe makes paced calls until it is told that it is over.
+// probe makes paced calls until over is closed or delivers.
 func (b *bench) probe(ctx context.Context, over <-chan time.Time) (loaded, error) {
 	var result loaded
 	w, err := dial(b.service.addr, b.tenant.token)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// bureau is what workflows call, in a process of its own as the service is: a
-// call within one process takes 15 µs, one to another, as the service's, 25 to 90.
+// bureau is the service that workflows call. It is a separate process: a call between
+// processes takes 25 to 90 µs, a call within one process only 15 µs.
 type bureau struct {
 	addr  string
 	cmd   *exec.Cmd
@@ -69,9 +69,8 @@ func runBureau(ctx context.Context, lives io.Reader, address io.Writer) error {
 	return err
 }
 
-// bureauServer answers calls. A real bureau has a machine of its own, this one
-// shares that of what is measured: it reads and writes HTTP/1.1 by hand, over
-// connections that are kept, in half the time of net/http's server.
+// bureauServer answers calls. It shares the machine with the measured service, so it
+// implements only the necessary part of HTTP/1.1, in half the time of net/http's server.
 type bureauServer struct {
 	addr     string
 	listener net.Listener
@@ -79,8 +78,8 @@ type bureauServer struct {
 
 const (
 	atOncePath   = "/score"
-	slowPath     = "/slow-score" // takes slowTakes
-	slowTakes    = 20 * time.Millisecond
+	slowPath     = "/slow-score" // answers after slowTime
+	slowTime     = 20 * time.Millisecond
 	bureauAnswer = `{"score": 700.50}`
 )
 
@@ -94,7 +93,7 @@ func openBureau(ctx context.Context) (*bureauServer, error) {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // it is closed
+				return // the listener is closed
 			}
 			go b.serve(conn)
 		}
@@ -102,11 +101,11 @@ func openBureau(ctx context.Context) (*bureauServer, error) {
 	return b, nil
 }
 
-// close takes no more connections; those that there are end with their callers.
+// close accepts no more connections. Open connections end with their callers.
 func (b *bureauServer) close() { _ = b.listener.Close() }
 
-// serve answers the calls of a connection until its caller closes it, or until
-// one of them is none that workflows make.
+// serve answers the calls of a connection until the caller closes it or sends a request
+// that workflows do not send.
 func (b *bureauServer) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	reader := bufio.NewReader(conn)
@@ -121,7 +120,7 @@ func (b *bureauServer) serve(conn net.Conn) {
 			return
 		}
 		if path == slowPath {
-			time.Sleep(slowTakes)
+			time.Sleep(slowTime)
 		}
 		answer = append(answer[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: "...)
 		answer = time.Now().UTC().AppendFormat(answer, http.TimeFormat)
@@ -133,8 +132,8 @@ func (b *bureauServer) serve(conn net.Conn) {
 	}
 }
 
-// read reads a call: a GET without a body of one of the paths, to this host and
-// with an Idempotency-Key. io.EOF: there are no more.
+// read reads a call: a GET of one of the paths, without a body, with this host and an
+// Idempotency-Key. It returns io.EOF after the last call.
 func (b *bureauServer) read(reader *bufio.Reader) (path string, err error) {
 	line, err := reader.ReadSlice('\n')
 	if err != nil {
@@ -146,7 +145,7 @@ func (b *bureauServer) read(reader *bufio.Reader) (path string, err error) {
 	case "GET " + slowPath + " HTTP/1.1\r\n":
 		path = slowPath
 	default:
-		return "", fmt.Errorf("not a call of the bureau: %q", line)
+		return "", fmt.Errorf("unknown request: %q", line)
 	}
 	hosted, keyed := false, false
 	for {
@@ -158,13 +157,13 @@ func (b *bureauServer) read(reader *bufio.Reader) (path string, err error) {
 		case len(name) == 0 && !isHeader && hosted && keyed:
 			return path, nil
 		case !isHeader:
-			return "", fmt.Errorf("no header, or none of Host and Idempotency-Key before it: %q", line)
+			return "", fmt.Errorf("malformed header, or Host or Idempotency-Key missing before %q", line)
 		case bytes.EqualFold(name, []byte("Host")):
 			hosted = string(value) == b.addr
 		case bytes.EqualFold(name, []byte("Idempotency-Key")):
 			keyed = len(value) > 0
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")), bytes.EqualFold(name, []byte("Content-Length")) && string(value) != "0":
-			return "", errors.New("a GET without a body was expected")
+			return "", errors.New("the request must not have a body")
 		}
 	}
 }

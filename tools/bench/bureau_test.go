@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bureau answers net/http's client as a server would, one call after the
-// other over a connection, and refuses what is no call of a workflow.
+// The bureau answers net/http's client over one connection, and rejects requests that
+// workflows do not send.
 func TestBureau(t *testing.T) {
 	t.Parallel()
 	b, err := openBureau(t.Context())
@@ -35,7 +35,7 @@ func TestBureau(t *testing.T) {
 		_, err = http.ParseTime(answer.Header.Get("Date"))
 		require.NoError(t, err)
 		if path == slowPath {
-			require.GreaterOrEqual(t, time.Since(began), slowTakes)
+			require.GreaterOrEqual(t, time.Since(began), slowTime)
 		}
 	}
 	host := "Host: " + b.addr + "\r\n"

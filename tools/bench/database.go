@@ -12,18 +12,18 @@ import (
 	"tranche/migrations"
 )
 
-// clientsMany is how many connections a full load has, to the database or the
-// service; a few more than that are open.
+// clientsMany is the number of connections of a full load, to the database or the
+// service.
 const clientsMany = 32
 
-// database is the server under measurement, with one database for the service
-// and one, of the same schema, for what it is compared with.
+// database is the measured PostgreSQL server. It has a database for the service and one
+// with the same schema for the limits.
 type database struct {
 	server   *embedded.Server
-	dir      string // that the server's directory is in
+	dir      string // parent of the server's directory
 	url      string
-	own      *pgxpool.Pool // the service's database
-	limit    *pgxpool.Pool // the other
+	own      *pgxpool.Pool // database of the service
+	limit    *pgxpool.Pool // database of the limits
 	settings map[string]string
 	version  string
 }
@@ -61,22 +61,21 @@ func openDatabase(ctx context.Context, dir string, config Config) (_ *database, 
 		}
 	}
 	if err := d.fillLog(ctx); err != nil {
-		return nil, fmt.Errorf("fill the server's log: %w", err)
+		return nil, fmt.Errorf("create WAL segments: %w", err)
 	}
 	if err := d.fillBuffers(ctx); err != nil {
-		return nil, fmt.Errorf("fill the server's buffers: %w", err)
+		return nil, fmt.Errorf("fill the shared buffers: %w", err)
 	}
 	return d, d.makeLimitTables(ctx)
 }
 
 const (
 	segmentBytes = 16 << 20 // of WAL, PostgreSQL's default
-	logKept      = 256      // segments, as many as max_wal_size has
+	logKept      = 256      // segments; the size of max_wal_size
 )
 
-// fillLog has the server make the segments of its WAL beforehand: the checkpoint
-// keeps those that were filled for use again. A server that has run for a while
-// has them, and on a new one every commit waits whenever one is made.
+// fillLog creates WAL segments, which the checkpoint keeps for reuse. A server that has run
+// for a while has them; on a new server, commits wait for each new segment.
 func (d *database) fillLog(ctx context.Context) error {
 	for range logKept {
 		if _, err := d.own.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()"); err != nil {
@@ -87,9 +86,8 @@ func (d *database) fillLog(ctx context.Context) error {
 	return err
 }
 
-// fillBuffers has the server write to each of its shared buffers once, with a table
-// of as many pages. A server that has run for a while has; on a new one the kernel
-// finds and clears memory whenever a buffer is written to for the first time.
+// fillBuffers writes to each shared buffer once, with a table of as many pages. On a new
+// server, the kernel allocates and clears memory at the first write to each buffer.
 func (d *database) fillBuffers(ctx context.Context) error {
 	_, err := d.limit.Exec(ctx, `
 		CREATE UNLOGGED TABLE bench_pages (bytes text);
@@ -99,8 +97,8 @@ func (d *database) fillBuffers(ctx context.Context) error {
 	return err
 }
 
-// openPool connects to another database of the server than the url names,
-// unless name is empty.
+// openPool opens a pool to the database of the url, or to database name if it is not
+// empty.
 func openPool(ctx context.Context, url, name string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -113,8 +111,8 @@ func openPool(ctx context.Context, url, name string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// checkDurability asks the server what it does; a figure of one that may lose
-// what it has committed would be worth nothing.
+// checkDurability checks that the server does not lose commits. Otherwise the figures
+// would be useless.
 func (d *database) checkDurability(ctx context.Context) error {
 	rows, err := d.own.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
 		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'min_wal_size', 'max_wal_size', 'checkpoint_timeout', 'wal_sync_method')`)
@@ -132,13 +130,13 @@ func (d *database) checkDurability(ctx context.Context) error {
 	}
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		if d.settings[name] != "on" {
-			return fmt.Errorf("the server has %s %q: nothing is measured unless it is on", name, d.settings[name])
+			return fmt.Errorf("the server has %s=%s: the benchmark needs it on", name, d.settings[name])
 		}
 	}
 	return d.own.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&d.version)
 }
 
-// wal is how many bytes of WAL the server has written.
+// wal returns the number of bytes of WAL that the server has written.
 func (d *database) wal(ctx context.Context) (bytes float64, err error) {
 	err = d.own.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").Scan(&bytes)
 	return bytes, err

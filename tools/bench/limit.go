@@ -20,12 +20,12 @@ import (
 
 const (
 	blockBytes   = 8 << 10
-	rowBytes     = 1 << 10 // of a bare insert
+	rowBytes     = 1 << 10 // of the insert
 	copyRows     = 100_000
 	copyRowBytes = 300
 )
 
-// makeLimitTables makes the tables of bare statements.
+// makeLimitTables creates the tables for the limits of the database.
 func (d *database) makeLimitTables(ctx context.Context) error {
 	_, err := d.limit.Exec(ctx, `
 		CREATE TABLE bench_rows (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, doc jsonb NOT NULL, status text);
@@ -35,7 +35,7 @@ func (d *database) makeLimitTables(ctx context.Context) error {
 	return err
 }
 
-// measureDisk syncs blocks of 8 kB to the disk that the database is on.
+// measureDisk syncs blocks of 8 kB to the disk of the database.
 func (b *bench) measureDisk(ctx context.Context) error {
 	file, err := os.CreateTemp(b.db.dir, "disk-")
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *bench) measureDisk(ctx context.Context) error {
 	return err
 }
 
-// statement is a load of one prepared statement, a commit each.
+// statement runs a load of one prepared statement with a commit each.
 func (b *bench) statement(ctx context.Context, clients int, sql string, args ...any) (loaded, error) {
 	return load(ctx, clients, b.Span, func(ctx context.Context) (func() error, func(), error) {
 		conn, err := b.db.limit.Acquire(ctx)
@@ -72,7 +72,7 @@ func (b *bench) statement(ctx context.Context, clients int, sql string, args ...
 
 const insertRow = `INSERT INTO bench_rows (doc) VALUES ($1)`
 
-// aRow is a document of 1 kB.
+// aRow returns a document of 1 kB.
 func aRow() string {
 	return `{"borrowerId": "B-1001", "income": 5400.50, "notes": "` + strings.Repeat("x", rowBytes-60) + `"}`
 }
@@ -89,8 +89,8 @@ func (b *bench) measureInsertMany(ctx context.Context) error {
 	return err
 }
 
-// measureJobMany inserts a row and a job, then updates the row and deletes the
-// job: one statement and one commit each.
+// measureJobMany inserts a row and a job in one statement, then updates the row and
+// deletes the job in another, with a commit each.
 func (b *bench) measureJobMany(ctx context.Context) error {
 	result, err := load(ctx, clientsMany, b.Span, func(ctx context.Context) (func() error, func(), error) {
 		conn, err := b.db.limit.Acquire(ctx)
@@ -141,8 +141,8 @@ func (w *doNothing) Work(context.Context, *river.Job[nothing]) error {
 	return nil
 }
 
-// wait waits until all jobs were worked, which asking the table would slow down. When
-// ctx ends nobody works the others any more.
+// wait waits until all jobs have run. Polling the table would slow them down. wait returns
+// when ctx ends, because the remaining jobs then do not run.
 func (w *doNothing) wait(ctx context.Context) error {
 	worked := make(chan struct{})
 	go func() {
@@ -157,7 +157,7 @@ func (w *doNothing) wait(ctx context.Context) error {
 	}
 }
 
-// drainWorkers and drainCooldown are what makes River fastest here.
+// drainWorkers and drainCooldown are the fastest settings of River here.
 const (
 	drainWorkers  = 500
 	drainCooldown = 5 * time.Millisecond
@@ -165,7 +165,7 @@ const (
 	watchInterval = 20 * time.Millisecond
 )
 
-// measureDrain lets River work jobs that do nothing.
+// measureDrain measures how fast River runs empty jobs.
 func (b *bench) measureDrain(ctx context.Context) error {
 	pool := b.db.limit
 	workers, worker := river.NewWorkers(), &doNothing{}
@@ -206,7 +206,7 @@ func (b *bench) measureDrain(ctx context.Context) error {
 	return err
 }
 
-// waitForNone waits until a query counts nothing any more.
+// waitForNone waits until a query returns 0.
 func waitForNone(ctx context.Context, pool *pgxpool.Pool, sql string) error {
 	for {
 		var n int

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// loaded is what a load came to.
+// loaded is the result of a load.
 type loaded struct {
-	times []time.Duration // sorted; of the calls that are counted
+	times []time.Duration // of the counted calls, sorted
 	took  time.Duration
-	calls int // all
+	calls int // all calls
 }
 
-// perSecond is the rate of all callers together.
+// perSecond returns the rate of all callers together.
 func (l loaded) perSecond() float64 { return float64(len(l.times)) / l.took.Seconds() }
 
-// percentile is the time that so many in a hundred took at most, in milliseconds.
+// percentile returns a percentile of the times in milliseconds.
 func (l loaded) percentile(p float64) float64 {
 	if len(l.times) == 0 {
 		return math.NaN()
@@ -29,9 +29,9 @@ func (l loaded) percentile(p float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// load has callers repeat what prepare gives each of them until the time is
-// over. The first calls of each, a tenth of the span, are not counted: caches
-// fill and statements are planned then.
+// load lets each caller repeat its call, which prepare returns, for the duration of span.
+// Calls in the first tenth of the span are not counted, because they fill caches and plan
+// statements.
 func load(ctx context.Context, callers int, span time.Duration, prepare func(context.Context) (call func() error, done func(), err error)) (loaded, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	times := make([][]time.Duration, callers)

@@ -27,7 +27,7 @@ import (
 	"tranche/internal/logging"
 )
 
-// commandLine is what the program accepts.
+// commandLine declares the commands.
 type commandLine struct {
 	Run    runCommand    `cmd:"" default:"withargs" help:"Measure."`
 	Bureau bureauCommand `cmd:"" hidden:""` // started by run
@@ -47,7 +47,7 @@ type runCommand struct {
 
 func main() {
 	parsed := kong.Parse(&commandLine{}, kong.Name("bench"), kong.Description(
-		"Measures what PostgreSQL can do on this machine and what the service does with it, by turns in several rounds, and prints "+
+		"Measures the limits of PostgreSQL on this machine and the service, by turns in several rounds. Prints "+
 			"medians, spread and ratios next to their targets. It starts its own PostgreSQL server and leaves nothing behind. Needs Linux."))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

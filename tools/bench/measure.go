@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// measure names something that is measured, with its unit.
+// measure is the name of a measurement with its unit.
 type measure string
 
-// What is measured, in the order of the report: the limits of disk and
-// database, and then the service.
+// The measurements, in the order of the report: the limits of disk and database, then the
+// service.
 const (
 	diskRate     measure = "disk: fdatasync of 8 kB [/s]"
 	insertAlone  measure = "database: insert of 1 kB of jsonb, 1 client, p50 [ms]"
@@ -63,16 +63,16 @@ const (
 	idleMemory  measure = "service: memory when idle [MB]"
 )
 
-// figures are the values of one measure.
+// figures holds the values of one measurement.
 type figures struct {
 	Name   measure   `json:"name"`
-	Values []float64 `json:"values"` // by round
+	Values []float64 `json:"values"` // one per round
 	Median float64   `json:"median"`
 	Least  float64   `json:"least"`
 	Most   float64   `json:"most"`
 }
 
-// record keeps what was measured, in the order of the first values.
+// record holds all figures in the order of their first values.
 type record struct {
 	all []*figures
 }

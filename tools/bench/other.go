@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// measureTokens measures the token endpoint, one call of each client.
+// measureTokens measures one call of the token endpoint for each client.
 func (b *bench) measureTokens(context.Context) error {
 	w, err := dial(b.service.addr, "")
 	if err != nil {
@@ -30,11 +30,11 @@ func (b *bench) measureTokens(context.Context) error {
 
 const (
 	signersMeasured = 10
-	attemptsEach    = 5 // as many as one code allows
+	attemptsEach    = 5 // maximum for one code
 )
 
-// measureAttempts measures attempts with a wrong code: the answer has to be
-// counted before it is given.
+// measureAttempts measures attempts with a wrong code. The service must record each
+// attempt before it answers.
 func (b *bench) measureAttempts(context.Context) error {
 	w, err := dial(b.service.addr, b.tenant.token)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) measureAttempts(context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Seven digits are never the code, which has six.
+		// A code has six digits, so seven are always wrong.
 		request := w.request(http.MethodPost, path+"/attempt", fmt.Appendf(nil, `{"otpId":%q,"code":"0000000"}`, otp.OTPID))
 		for range attemptsEach {
 			begin := time.Now()
@@ -74,8 +74,8 @@ func (b *bench) measureAttempts(context.Context) error {
 	return nil
 }
 
-// measureLists asks for lists among the executions of the run. `make
-// bench-lists` does so with ten million.
+// measureLists measures lists of the executions of this run. `make bench-lists` measures
+// them with ten million executions.
 func (b *bench) measureLists(ctx context.Context) error {
 	var rows float64
 	if err := b.db.own.QueryRow(ctx, `SELECT count(*) FROM executions`).Scan(&rows); err != nil {

@@ -16,17 +16,17 @@ var (
 	pgbenchLatency = regexp.MustCompile(`(?m)^latency average = ([0-9.]+) ms`)
 )
 
-// measurePgbench has PostgreSQL's own tool make the bare inserts, where it is
-// installed: it takes less of the processors for them than a caller in Go.
+// measurePgbench measures inserts with pgbench, if it is installed. pgbench uses less
+// processor time for them than a client in Go.
 func (b *bench) measurePgbench(ctx context.Context) error {
 	tool := filepath.Join(b.PGBin, "pgbench")
 	if b.PGBin == "" {
 		var err error
 		if tool, err = exec.LookPath("pgbench"); err != nil {
-			return nil //nolint:nilerr // nothing depends on it
+			return nil //nolint:nilerr // this measurement is optional
 		}
 	} else if _, err := os.Stat(tool); err != nil {
-		return nil //nolint:nilerr // likewise
+		return nil //nolint:nilerr // this measurement is optional
 	}
 	script := filepath.Join(b.db.dir, "insert.sql")
 	if err := os.WriteFile(script, []byte("INSERT INTO bench_rows (doc) VALUES ('"+aRow()+"');\n"), 0o600); err != nil {
@@ -42,7 +42,7 @@ func (b *bench) measurePgbench(ctx context.Context) error {
 	return err
 }
 
-// pgbench returns one of the figures that the tool prints.
+// pgbench runs pgbench and returns one of its figures.
 func (b *bench) pgbench(ctx context.Context, tool, script string, clients int, figure *regexp.Regexp) (float64, error) {
 	seconds := max(1, int(b.Span/time.Second))
 	cmd := exec.CommandContext(ctx, tool, "--no-vacuum", "--protocol=prepared", "--file="+script, // #nosec G204 -- the operator's program

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// ticksPerSecond is the unit of /proc/PID/stat, on every Linux.
+// ticksPerSecond is the unit of times in /proc/PID/stat.
 const ticksPerSecond = 100
 
-// processorTime is what a process has taken so far, with its children that have
-// ended. Only Linux tells.
+// processorTime returns the processor time of a process and its ended children, and the
+// parent of the process. It needs Linux.
 func processorTime(pid int) (took time.Duration, parent int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may contain spaces
 	const parentField, user, system, childrenUser, childrenSystem = 1, 11, 12, 13, 14
 	fields := strings.Fields(rest)
 	var numbers [5]int
@@ -36,14 +36,14 @@ func processorTime(pid int) (took time.Duration, parent int, err error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, numbers[0], nil
 }
 
-// cpu is the processor time of the service.
+// cpu returns the processor time of the service.
 func (s *service) cpu() (time.Duration, error) {
 	took, _, err := processorTime(s.cmd.Process.Pid)
 	return took, err
 }
 
-// cpu is the processor time of the server's processes, those that live and those
-// that have ended: their parent is that of the one that answers.
+// cpu returns the processor time of all processes of the server, including those that have
+// ended. They have the same parent as the backend of this connection.
 func (d *database) cpu(ctx context.Context) (time.Duration, error) {
 	var backend int
 	if err := d.own.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
@@ -64,14 +64,14 @@ func (d *database) cpu(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		took, parent, err := processorTime(pid)
-		if err == nil && (pid == postmaster || parent == postmaster) { // others end meanwhile
+		if err == nil && (pid == postmaster || parent == postmaster) { // a process may end meanwhile
 			all += took
 		}
 	}
 	return all, nil
 }
 
-// memory is the resident memory, VmRSS now or VmHWM at most so far, in MB.
+// memory returns the resident memory in MB: VmRSS is the current value, VmHWM the maximum.
 func (s *service) memory(field string) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *service) memory(field string) (float64, error) {
 	return kib * 1024 / 1e6, err
 }
 
-// spent is what the machine has given so far.
+// spent holds the resources used so far.
 type spent struct {
 	service, server time.Duration // processor time
 	wal             float64       // bytes
@@ -103,8 +103,8 @@ func (b *bench) spent(ctx context.Context) (s spent, err error) {
 	return s, err
 }
 
-// addSpent adds what each of n took since before: processor time of the service
-// and of the server in microseconds, and bytes of WAL.
+// addSpent records the resources used since before, divided by n: the processor times of
+// service and server in microseconds, and the WAL in bytes.
 func (b *bench) addSpent(ctx context.Context, before spent, n int, service, server, wal measure) error {
 	after, err := b.spent(ctx)
 	if err != nil {

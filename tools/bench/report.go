@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// target is what a measure is held to: in its own unit, or as a ratio to
-// another measure of the same round.
+// target is a bound for a measurement in its own unit, or for its ratio to another
+// measurement of the same round.
 type target struct {
-	of, to measure // to is empty where the measure stands for itself
-	atMost bool    // else at least
+	of, to measure // to is empty for a measurement in its own unit
+	atMost bool    // the bound is an upper bound, else a lower bound
 	bound  float64
 }
 
-// tolerance is the part of a target by which a figure may miss it and still counts as
-// held: repeated runs on one machine differ by that much.
+// tolerance is the share of a target by which a figure may miss it and still counts as
+// held. Repeated runs on one machine differ by that much.
 const tolerance = 0.1
 
-// targets are those of the project; docs/performance.md says why these.
+// targets returns the targets of docs/performance.md.
 func targets() []target {
 	return []target{
 		{syncAlone, insertAlone, true, 3.3},
@@ -46,16 +46,16 @@ func targets() []target {
 	}
 }
 
-// Ratio is a target and what was reached.
+// Ratio is a target with the measured value.
 type Ratio struct {
 	Of     measure `json:"of"`
 	To     measure `json:"to,omitempty"`
-	Value  float64 `json:"value"` // the median of the rounds
+	Value  float64 `json:"value"` // median of the rounds
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
-	AtMost bool    `json:"atMost"` // Target is an upper bound; else a lower one
+	AtMost bool    `json:"atMost"` // Target is an upper bound, else a lower bound
 	Target float64 `json:"target"`
-	Held   bool    `json:"held"` // also within tolerance of Target
+	Held   bool    `json:"held"` // true if the miss is within tolerance
 }
 
 // Report is the outcome of a run.
@@ -84,8 +84,8 @@ func (b *bench) report() *Report {
 	return r
 }
 
-// reached compares round by round, because what a machine gives drifts from one
-// to the next, or median to median where one side was measured once.
+// reached compares the measurements of each round, because the speed of a machine drifts
+// between rounds. If one side was measured only once, it compares the medians.
 func (b *bench) reached(t target) (Ratio, bool) {
 	of := b.of(t.of)
 	if of == nil {
@@ -121,7 +121,7 @@ func (b *bench) reached(t target) (Ratio, bool) {
 	}, true
 }
 
-// machine says what was measured on.
+// machine describes the machine.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -167,7 +167,7 @@ func printComparison(w io.Writer, reports []*Report) error {
 	return table.Flush()
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s\nPostgreSQL %s with", r.Program, r.Machine, r.PostgreSQL)
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "min_wal_size", "max_wal_size"} {
@@ -198,7 +198,7 @@ func (r *Report) Print(w io.Writer) error {
 	return table.Flush()
 }
 
-// number writes three digits that count.
+// number formats a value with three significant digits.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case math.IsNaN(v):

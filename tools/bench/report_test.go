@@ -31,8 +31,8 @@ func TestPercentile(t *testing.T) {
 	require.InDelta(t, 50.5, l.perSecond(), 1e-9)
 }
 
-// Ratios are those of the rounds, not of the medians: a slow round is slow on
-// both sides.
+// A ratio is the median of the ratios of the rounds, because a slow round is slow for both
+// measurements.
 func TestRatios(t *testing.T) {
 	t.Parallel()
 	b := &bench{}
@@ -57,7 +57,7 @@ func TestRatios(t *testing.T) {
 		require.Equal(t, c.isHeld, ratio.Held, c.target)
 	}
 	_, ok = b.reached(target{syncMany, insertMany, false, 1})
-	require.False(t, ok, "what was not measured has no ratio")
+	require.False(t, ok, "a missing measurement has no ratio")
 }
 
 func TestPrint(t *testing.T) {
@@ -92,7 +92,7 @@ func TestLoad(t *testing.T) {
 	require.ErrorIs(t, err, failed)
 }
 
-// A run that is interrupted while River drains ends.
+// The drain ends when its context ends.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	w := &doNothing{}

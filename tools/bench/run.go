@@ -45,11 +45,11 @@ type bench struct {
 	bureau  *bureau
 	record
 
-	signers int // number of signers who were sent a code
+	signers int // number of signers so far
 }
 
 // Run measures the programs by turns and returns one report each. It fails if the
-// database does not keep what it commits, or if an acknowledged result cannot be read
+// settings of the database allow it to lose commits, or if an acknowledged result cannot be read
 // back.
 func Run(ctx context.Context, config Config, programs []string) (reports []*Report, err error) {
 	if err := os.Chmod(config.Dir, 0o755); err != nil { // #nosec G302 -- PostgreSQL may run as another user

@@ -23,13 +23,13 @@ const (
 	stopTimeMax    = 30 * time.Second
 )
 
-// service is the service, a process of its own.
+// service is the measured process.
 type service struct {
 	addr string
 	cmd  *exec.Cmd
 }
 
-// measureStart starts the service a few times and leaves it running.
+// measureStart measures several starts of the service and keeps the last one running.
 func (b *bench) measureStart(ctx context.Context, dir string) (err error) {
 	key := secret.GenerateKey()
 	for start := range startsMeasured {
@@ -48,8 +48,8 @@ func (b *bench) measureStart(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// startService returns once /readyz answers 200. The log goes to a file, as an
-// operator's does.
+// startService starts the service and waits until /readyz returns 200. The log goes to a
+// file.
 func (b *bench) startService(ctx context.Context, dir, key string) (_ *service, err error) {
 	log, err := os.OpenFile(filepath.Join(dir, "service.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) startService(ctx context.Context, dir, key string) (_ *service, 
 	s := &service{cmd: cmd}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the service ended: see %s: %w", log.Name(), err), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("the service ended, see %s: %w", log.Name(), err), cmd.Wait())
 	}
 	go func() { _, _ = io.Copy(io.Discard, stdout) }() // ends with the process
 	s.addr = strings.TrimPrefix(strings.TrimSpace(line), "listening on http://")
@@ -99,9 +99,9 @@ func (s *service) stop() error {
 	return s.cmd.Wait()
 }
 
-// measureIdle lets the service alone and looks what it takes all the same.
+// measureIdle measures the processor time and the memory of the idle service.
 func (b *bench) measureIdle(ctx context.Context) error {
-	time.Sleep(b.Span) // what it does at its start is over then
+	time.Sleep(b.Span) // the work of its start is over then
 	before, err := b.service.cpu()
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// acknowledged are the executions that the service has answered, with the
-// output of those that it answered the end of.
+// acknowledged holds the ids of acknowledged executions, and the outputs of synchronous
+// ones.
 type acknowledged struct {
 	mu      sync.Mutex
 	outputs map[uuid.UUID]string
@@ -34,8 +34,8 @@ func (a *acknowledged) note(answer []byte) (uuid.UUID, error) {
 	return e.ExecutionID, nil
 }
 
-// execute has callers execute a workflow again and again, and then reads back
-// every execution that was acknowledged.
+// execute lets callers execute a workflow repeatedly, and then reads back all acknowledged
+// executions.
 func (b *bench) execute(ctx context.Context, callers int, alias string, status int, headers ...string) (loaded, error) {
 	all := &acknowledged{outputs: map[uuid.UUID]string{}}
 	result, err := load(ctx, callers, b.Span, func(context.Context) (func() error, func(), error) {
@@ -59,8 +59,8 @@ func (b *bench) execute(ctx context.Context, callers int, alias string, status i
 	return result, b.readBack(ctx, all)
 }
 
-// readBack waits until all that was accepted has ended and fails unless every
-// acknowledged execution has completed with the output that was answered.
+// readBack waits until all executions have ended. It fails unless each acknowledged one has
+// completed, with the output of the response.
 func (b *bench) readBack(ctx context.Context, all *acknowledged) error {
 	ids := make([]uuid.UUID, 0, len(all.outputs))
 	for id := range all.outputs {
@@ -81,13 +81,13 @@ func (b *bench) readBack(ctx context.Context, all *acknowledged) error {
 	var output json.RawMessage
 	_, err = pgx.ForEachRow(rows, []any{&id, &status, &output}, func() error {
 		if answered := all.outputs[id]; status != "completed" || (answered != "" && answered != string(output)) {
-			return fmt.Errorf("execution %s is %s with %s, and was answered %s", id, status, output, answered)
+			return fmt.Errorf("execution %s is %s with output %s; the response had %s", id, status, output, answered)
 		}
 		found++
 		return nil
 	})
 	if err == nil && found != len(ids) {
-		err = fmt.Errorf("of %d executions that were acknowledged %d are there", len(ids), found)
+		err = fmt.Errorf("%d executions were acknowledged, but %d exist", len(ids), found)
 	}
 	return err
 }
@@ -99,8 +99,8 @@ func (b *bench) measureSyncAlone(ctx context.Context) error {
 	return err
 }
 
-// measureSyncMany also counts what an execution takes, which depends less on
-// who else uses the machine.
+// measureSyncMany also measures the resources of an execution, which depend less on other
+// load of the machine.
 func (b *bench) measureSyncMany(ctx context.Context) error {
 	before, err := b.spent(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *bench) measureSyncMany(ctx context.Context) error {
 	return b.addSpent(ctx, before, result.calls, syncService, syncServer, syncWAL)
 }
 
-// measureCallAlone subtracts what the call takes when nothing else happens.
+// measureCallAlone subtracts the time of a direct call.
 func (b *bench) measureCallAlone(ctx context.Context) error {
 	direct, err := b.loadDirectly(ctx, nil)
 	if err != nil {
@@ -127,8 +127,8 @@ func (b *bench) measureCallAlone(ctx context.Context) error {
 	return err
 }
 
-// measureInsertTwice is measureCallAlone without the service: who calls writes a
-// row before and another after. It is the least that a durable call takes.
+// measureInsertTwice is measureCallAlone without the service: the caller inserts a row
+// before and after the call. This is the minimum for a durable call.
 func (b *bench) measureInsertTwice(ctx context.Context) error {
 	direct, err := b.loadDirectly(ctx, nil)
 	if err != nil {
@@ -148,8 +148,8 @@ func (b *bench) measureInsertTwice(ctx context.Context) error {
 	return err
 }
 
-// loadDirectly has one caller call what workflows call, with around before and
-// after each call unless it is nil.
+// loadDirectly lets one caller call the bureau. It calls around, unless that is nil, before
+// and after each call.
 func (b *bench) loadDirectly(ctx context.Context, around func() error) (loaded, error) {
 	if around == nil {
 		around = func() error { return nil }
@@ -178,14 +178,14 @@ func (b *bench) measureCallMany(ctx context.Context) error {
 	return err
 }
 
-// preferAsync has a synchronous workflow answered at once.
+// preferAsync requests the asynchronous execution of a synchronous workflow.
 const preferAsync = "Prefer: respond-async"
 
-// lookInterval is how often measureAsyncAlone looks for the end: less than it
-// measures, and not so often that it takes the machine from the service.
-const lookInterval = 250 * time.Microsecond
+// pollInterval is the time between two queries of measureAsyncAlone: shorter than the
+// measured time, and long enough to leave the processors to the service.
+const pollInterval = 250 * time.Microsecond
 
-// measureAsyncAlone measures from the 202 to the committed end, one at a time.
+// measureAsyncAlone measures the time from the 202 to the committed end of one execution.
 func (b *bench) measureAsyncAlone(ctx context.Context) error {
 	w, err := dial(b.service.addr, b.tenant.token)
 	if err != nil {
@@ -210,7 +210,7 @@ func (b *bench) measureAsyncAlone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for status := ""; status != "completed"; time.Sleep(lookInterval) {
+		for status := ""; status != "completed"; time.Sleep(pollInterval) {
 			if err := conn.QueryRow(ctx, `SELECT status FROM executions WHERE id = $1`, id).Scan(&status); err != nil {
 				return err
 			}

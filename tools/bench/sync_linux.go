@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// syncData is what PostgreSQL does to its log at every commit.
+// syncData syncs a file as PostgreSQL syncs its WAL at each commit.
 func syncData(file *os.File) error { return syscall.Fdatasync(int(file.Fd())) }

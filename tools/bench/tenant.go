@@ -15,9 +15,9 @@ import (
 	"tranche/internal/postgres"
 )
 
-// The aliases of the workflows. All are a transform of five decimal expressions,
-// a decision table of 20 rules and an end; two call a bureau before, one that
-// answers at once and one that takes 20 ms.
+// The aliases of the workflows. Each has a transform of five decimal expressions, a
+// decision table of 20 rules and an end. Two call the bureau first: one answers at once,
+// the other after 20 ms.
 const (
 	aliasPure = "bench"
 	aliasCall = "bench-call"
@@ -27,23 +27,23 @@ const (
 //go:embed workflow.json
 var pureWorkflow []byte
 
-// input is the 300 bytes that a workflow runs on.
+// input is the input of a workflow, 300 bytes.
 const input = `{"borrowerId":"B-0001001","firstName":"Maria","lastName":"Santos-1001","email":"maria.santos.1001@example.com",` +
 	`"income":5400.50,"debt":912.35,"amount":12000.00,"months":36,"score":712,"purpose":"home improvement",` +
 	`"address":{"street":"12 Long Avenue, Apartment 4","zip":"01234","city":"Springfield"}}`
 
-// tenant is somebody who calls, without limits.
+// tenant is a tenant without rate limits.
 type tenant struct {
 	slug    string
 	clients []identity.Credentials
 	token   string
 }
 
-// tenantClients share the calls to the token endpoint, which takes 60 a minute
-// of each.
+// tenantClients is the number of clients of a tenant. The token endpoint accepts 60 calls a
+// minute from each client.
 const tenantClients = 20
 
-// newTenant makes a tenant with the workflows published.
+// newTenant creates a tenant and publishes the workflows.
 func (b *bench) newTenant(ctx context.Context, slug string) (*tenant, error) {
 	t := &tenant{slug: slug}
 	ctx = audit.WithOrigin(ctx, audit.Operator, "")
@@ -108,7 +108,7 @@ func signIn(w *wire, client identity.Credentials) (string, error) {
 	return answer.AccessToken, err
 }
 
-// callingWorkflow is the workflow with a call to an address before its first task.
+// callingWorkflow returns the workflow with a call to url before its first task.
 func callingWorkflow(alias, url string) ([]byte, error) {
 	var definition map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(pureWorkflow))

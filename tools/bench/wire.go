@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// callTimeMax bounds one request.
+// callTimeMax limits the time of one request.
 const callTimeMax = 5 * time.Minute
 
-// wire is one connection to the service. It writes requests by hand because the
-// caller shares the machine with what it measures: net/http's client would take
-// as much of it as the service.
+// wire is one HTTP connection. It writes requests by hand, because the client shares the
+// machine with the service, and net/http's client would use as much processor time as the
+// service.
 type wire struct {
 	net.Conn
 	reader *bufio.Reader
@@ -32,7 +32,7 @@ func dial(addr, token string) (*wire, error) {
 	return &wire{Conn: conn, reader: bufio.NewReaderSize(conn, 16<<10), host: addr, token: token}, nil
 }
 
-// request returns the bytes of a request, to be sent any number of times.
+// request returns the bytes of a request, which can be sent repeatedly.
 func (w *wire) request(method, path string, body []byte, headers ...string) []byte {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", method, path, w.host, len(body))
@@ -47,8 +47,7 @@ func (w *wire) request(method, path string, body []byte, headers ...string) []by
 	return text.Bytes()
 }
 
-// send sends a request and returns the body of the answer, which must have the
-// status.
+// send sends a request and returns the body of the response, which must have the status.
 func (w *wire) send(request []byte, status int) ([]byte, error) {
 	if err := w.SetDeadline(time.Now().Add(callTimeMax)); err != nil {
 		return nil, err
@@ -67,12 +66,12 @@ func (w *wire) send(request []byte, status int) ([]byte, error) {
 	}
 	if response.StatusCode != status {
 		line, _, _ := bytes.Cut(request, []byte("\r\n"))
-		return nil, fmt.Errorf("%s answered %d, not %d: %s", line, response.StatusCode, status, body)
+		return nil, fmt.Errorf("%s: got status %d instead of %d: %s", line, response.StatusCode, status, body)
 	}
 	return body, nil
 }
 
-// call sends a body as JSON and decodes the answer into a pointer; nil for none.
+// call sends body as JSON and decodes the response into answer, a pointer; both may be nil.
 func (w *wire) call(method, path string, body any, status int, answer any) error {
 	text, ok := body.([]byte)
 	if body != nil && !ok {

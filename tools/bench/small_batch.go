@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	// smallItems is the size of a batch that a large one must not hold up.
+	// smallItems is the size of a batch that must not wait for a large one.
 	smallItems = 1000
-	// largeTimes is how many times as many items as the batches have the one has
-	// that it runs beside.
+	// largeTimes is the size of the large batch as a multiple of Config.Items.
 	largeTimes = 3
 )
 
-// measureSmallBatch measures what another tenant's large batch does to small
-// ones: how long these take one after the other, alone and beside it.
+// measureSmallBatch measures the time of small batches, alone and during another tenant's
+// large batch.
 func (b *bench) measureSmallBatch(ctx context.Context) error {
 	other, err := b.newTenant(ctx, "large")
 	if err != nil {

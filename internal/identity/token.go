@@ -1,13 +1,18 @@
 package identity
 
 import (
+	"bytes"
 	"context"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -254,4 +259,89 @@ func errWrongCredentials() error {
 
 func errWrongToken() error {
 	return fault.New(fault.Unauthorized, "the access token is invalid or has expired")
+}
+
+// signatureBytes is the length of an ES256 signature: r and s (RFC 7518, 3.4).
+const signatureBytes = 64
+
+// canonical gives a token that was just signed its one text: of the two values
+// of s that are equally good it takes the lower.
+func canonical(token string) string {
+	end := strings.LastIndexByte(token, '.') + 1
+	signature, err := base64.RawURLEncoding.DecodeString(token[end:])
+	if err != nil || len(signature) != signatureBytes {
+		return token // which is not accepted either
+	}
+	return token[:end] + base64.RawURLEncoding.EncodeToString(lowS(signature))
+}
+
+// isCanonical reports whether a token is three parts in base64url without
+// stray bits or line breaks, and its signature the one that canonical makes, so
+// that one token has one text.
+func isCanonical(token string) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	var signature []byte
+	for _, part := range parts {
+		decoded, err := base64.RawURLEncoding.Strict().DecodeString(part)
+		if err != nil || part == "" || strings.ContainsAny(part, "\r\n") {
+			return false
+		}
+		signature = decoded
+	}
+	return len(signature) == signatureBytes && bytes.Equal(signature, lowS(signature))
+}
+
+// lowS returns a signature with the lower of s and n-s, both of which verify.
+func lowS(signature []byte) []byte {
+	s := new(big.Int).SetBytes(signature[signatureBytes/2:])
+	other := new(big.Int).Sub(elliptic.P256().Params().N, s)
+	if other.Cmp(s) >= 0 {
+		return signature
+	}
+	low := slices.Clone(signature)
+	other.FillBytes(low[signatureBytes/2:])
+	return low
+}
+
+// verifiedTokensMax bounds the memory of a process: about 3 MB.
+const verifiedTokensMax = 10_000
+
+// verifiedToken is what is known of a token whose signature and claims are good.
+type verifiedToken struct {
+	principal Principal
+	family    uuid.UUID
+	keyID     string
+	notBefore time.Time
+	expiresAt time.Time
+}
+
+// verifiedTokens remembers tokens by their hash, because checking a signature
+// costs a hundred times more than looking one up. Times are checked at every
+// use. When it is full it starts anew.
+type verifiedTokens struct {
+	mu     sync.RWMutex
+	tokens map[[sha256.Size]byte]verifiedToken
+}
+
+func newVerifiedTokens() *verifiedTokens {
+	return &verifiedTokens{tokens: map[[sha256.Size]byte]verifiedToken{}}
+}
+
+func (v *verifiedTokens) get(hash [sha256.Size]byte) (verifiedToken, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	token, ok := v.tokens[hash]
+	return token, ok
+}
+
+func (v *verifiedTokens) put(hash [sha256.Size]byte, token verifiedToken) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.tokens) >= verifiedTokensMax {
+		clear(v.tokens)
+	}
+	v.tokens[hash] = token
 }

@@ -89,7 +89,7 @@ func TestTenants(t *testing.T) {
 	require.Len(t, listed, 2)
 	require.Equal(t, map[string]any{"tenantId": tenant["tenantId"], "slug": "other", "isRevoked": true}, listed[1])
 
-	for slug, want := range map[string]string{"acme": "there is a tenant acme already", "Acme": "lower-case letters"} {
+	for slug, want := range map[string]string{"acme": "a tenant acme already exists", "Acme": "lower-case letters"} {
 		got := e.run(t, "tenant", "create", slug)
 		require.Equal(t, result{stderr: got.stderr, status: 1}, got)
 		require.Contains(t, got.stderr, want)
@@ -116,7 +116,7 @@ func TestTenantLimits(t *testing.T) {
 	require.Regexp(t, `(?m)^single +7$`, e.ok(t, "tenant", "limits", "acme"))
 
 	got := e.run(t, "tenant", "limits", "nobody", "--set", "single=7")
-	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
+	require.Equal(t, result{stderr: "tranche: there is no tenant with this slug\n", status: 1}, got)
 }
 
 func TestClients(t *testing.T) {
@@ -157,7 +157,7 @@ func TestClients(t *testing.T) {
 	require.Equal(t, client{"client", "audit:read batches:read", false}, clients[2])
 
 	got := e.run(t, "client", "create", "--tenant", "nobody", "--role", "admin")
-	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, got)
+	require.Equal(t, result{stderr: "tranche: there is no tenant with this slug\n", status: 1}, got)
 }
 
 // The commands for clients, tenants and keys record their actions in the audit trail.
@@ -186,12 +186,12 @@ func TestRotateAndRevoke(t *testing.T) {
 	for args, want := range map[string]string{
 		"client rotate " + id:                "tranche: the client is revoked\n",
 		"client rotate " + other["clientId"]: "tranche: tenant acme is revoked\n",
-		"client rotate nobody":               "tranche: there is no client of this id\n",
-		"client revoke nobody":               "tranche: there is no client of this id\n",
-		"client revoke {" + id + "}":         "tranche: there is no client of this id\n",
-		"tenant revoke nobody":               "tranche: there is no tenant of this slug\n",
-		"audit --tenant nobody":              "tranche: there is no tenant of this slug\n",
-		"client list --tenant x":             "tranche: there is no tenant of this slug\n",
+		"client rotate nobody":               "tranche: there is no client with this id\n",
+		"client revoke nobody":               "tranche: there is no client with this id\n",
+		"client revoke {" + id + "}":         "tranche: there is no client with this id\n",
+		"tenant revoke nobody":               "tranche: there is no tenant with this slug\n",
+		"audit --tenant nobody":              "tranche: there is no tenant with this slug\n",
+		"client list --tenant x":             "tranche: there is no tenant with this slug\n",
 	} {
 		require.Equal(t, result{stderr: want, status: 1}, e.run(t, strings.Fields(args)...), args)
 	}

@@ -123,7 +123,7 @@ func TestEvidenceVerify(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
 	require.Equal(t, []any{false, 9.0, "record 9 is missing"}, []any{found["isWhole"], found["brokenPosition"], found["broken"]})
 
-	require.Equal(t, result{stderr: "tranche: there is no tenant of this slug\n", status: 1}, e.run(t, "evidence", "verify", "--tenant", "nobody"))
+	require.Equal(t, result{stderr: "tranche: there is no tenant with this slug\n", status: 1}, e.run(t, "evidence", "verify", "--tenant", "nobody"))
 	got = environment{e[0], "TRANCHE_MASTER_KEY=" + secret.GenerateKey()}.run(t, "evidence", "verify")
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "sealed under a master key that is not configured")

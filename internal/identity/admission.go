@@ -13,45 +13,44 @@ import (
 	"tranche/queries"
 )
 
-// limitWindow is what every limit counts over: any 60 s.
+// limitWindow is the time over which every limit counts: any 60 s.
 const limitWindow = time.Minute
 
 // Limits of the token endpoint.
 const (
-	tokensPerMinute   = 60 // of a client
-	failuresPerMinute = 10 // of a client and an address
+	tokensPerMinute   = 60 // for a client
+	failuresPerMinute = 10 // for a client and an address
 
 	limitTokens        LimitCategory = "token"
 	limitTokenFailures LimitCategory = "token failure"
 )
 
-// addressPerMinute is what an address that carries its own permission takes: a
-// file's signed one, or a callback.
+// addressPerMinute limits the requests to one signed address or one callback
+// address. Such an address needs no token.
 const (
 	addressPerMinute = 200
 
 	limitAddress LimitCategory = "address"
 )
 
-// Allowance is what is left of a limit.
+// Allowance is the rest of a limit.
 type Allowance struct {
-	Limit     Limit // PerMinute is Unlimited where nothing was counted
+	Limit     Limit // PerMinute is Unlimited if nothing was counted
 	Remaining int
-	// FreeIn is when one more comes free than Remaining.
+	// FreeIn is the time until Remaining grows by one.
 	FreeIn time.Duration
 }
 
-// metLimits are the limits of a tenant as they were when it first called.
+// metLimits are the limits of a tenant at its first call.
 type metLimits struct {
 	limits []Limit
 	readAt time.Time
 }
 
-// Admit counts a request of a category against the limit of the principal's
-// tenant: never more than the limit in any 60 s, over all processes. Over it
-// the error is fault.RateLimited with the time after which there is room, and
-// the Allowance is good beside it. Where the tenant is not limited it asks
-// nothing.
+// Admit counts a request of a category against the limit of the principal's tenant.
+// All processes together admit no more than the limit in any 60 s. Above the limit
+// Admit returns fault.RateLimited with the time to wait, and a valid Allowance. If the
+// tenant has no limit, it makes no query.
 func (s *Service) Admit(ctx context.Context, principal Principal, category LimitCategory) (Allowance, error) {
 	limits, err := s.limitsOf(ctx, principal.TenantID)
 	if err != nil {
@@ -59,22 +58,22 @@ func (s *Service) Admit(ctx context.Context, principal Principal, category Limit
 	}
 	for _, limit := range limits {
 		if limit.Category == category && limit.PerMinute != Unlimited {
-			return s.take(ctx, s.pool, principal.TenantID, limit)
+			return s.acquire(ctx, s.pool, principal.TenantID, limit)
 		}
 	}
 	return Allowance{Limit: Limit{Category: category}}, nil
 }
 
-// AdmitAddress counts a request to an address that needs no token, by what it
-// leads to: 200 in any 60 s. They do not count against the tenant's limits, or
-// who holds one address could use up what the tenant's own calls may take.
+// AdmitAddress counts a request to an address that needs no token. Each subject may
+// get 200 requests in any 60 s. They do not count against the tenant's limits;
+// otherwise anybody with one address could exhaust those.
 func (s *Service) AdmitAddress(ctx context.Context, subject uuid.UUID) error {
-	_, err := s.take(ctx, s.pool, subject, Limit{limitAddress, addressPerMinute})
+	_, err := s.acquire(ctx, s.pool, subject, Limit{limitAddress, addressPerMinute})
 	return err
 }
 
-// CheckTenant returns fault.Forbidden within 5 s of the tenant's revocation:
-// for permissions that name it and outlive its tokens.
+// CheckTenant returns fault.Forbidden if the tenant is revoked, at most 5 s after the
+// revocation. It is for permissions that outlive the tenant's tokens.
 func (s *Service) CheckTenant(ctx context.Context, tenantID uuid.UUID) error {
 	current, err := s.watch.get(ctx)
 	if err == nil && current.isRevoked(tenantID) {
@@ -83,9 +82,8 @@ func (s *Service) CheckTenant(ctx context.Context, tenantID uuid.UUID) error {
 	return err
 }
 
-// limitsOf returns a tenant's limits, a few seconds old at most. Those of a
-// tenant that calls for the first time are read then, because it may have been
-// made a moment ago.
+// limitsOf returns a tenant's limits, which are at most a few seconds old. At the first
+// call of a tenant it reads them, because the tenant may be newer than the cache.
 func (s *Service) limitsOf(ctx context.Context, tenantID uuid.UUID) ([]Limit, error) {
 	current, err := s.watch.get(ctx)
 	if err != nil {
@@ -109,13 +107,13 @@ func (s *Service) limitsOf(ctx context.Context, tenantID uuid.UUID) ([]Limit, er
 	return s.defaults, nil
 }
 
-// take takes one of what a subject may have of a limit. In a transaction it
-// keeps others who count for the subject waiting until the end.
-func (s *Service) take(ctx context.Context, db queries.DBTX, subject uuid.UUID, limit Limit) (Allowance, error) {
+// acquire counts one request of a subject. In a transaction it blocks other requests of
+// the subject until the end.
+func (s *Service) acquire(ctx context.Context, db queries.DBTX, subject uuid.UUID, limit Limit) (Allowance, error) {
 	return s.count(ctx, db, subject, limit, true)
 }
 
-// count takes one, or only looks whether there is one to take.
+// count counts a request if taking is set. Otherwise it only checks the limit.
 func (s *Service) count(ctx context.Context, db queries.DBTX, subject uuid.UUID, limit Limit, taking bool) (Allowance, error) {
 	row, err := queries.New().SysRateLimitAcquire(ctx, db, queries.SysRateLimitAcquireParams{
 		Subject: subject, Category: string(limit.Category), PerMinute: int32(limit.PerMinute), Taking: taking,
@@ -131,22 +129,21 @@ func (s *Service) count(ctx context.Context, db queries.DBTX, subject uuid.UUID,
 	return allowance, nil
 }
 
-// guard bounds what is tried at the token endpoint in the name of a client:
-// 60 times a minute in all, 10 failures a minute from one address, which then
-// takes nothing more of the 60 from the client itself. attempt says by
-// fault.Unauthorized that it failed.
+// guard limits the attempts at the token endpoint for a client: 60 a minute in total
+// and 10 failures a minute from one address. An address above its limit no longer
+// uses up the client's 60. A failed attempt returns fault.Unauthorized.
 func (s *Service) guard(ctx context.Context, clientID uuid.UUID, address string, attempt func() error) error {
 	return s.guardFailures(ctx, clientID, address, func() error {
-		if _, err := s.take(ctx, s.pool, clientID, Limit{limitTokens, tokensPerMinute}); err != nil {
+		if _, err := s.acquire(ctx, s.pool, clientID, Limit{limitTokens, tokensPerMinute}); err != nil {
 			return err
 		}
 		return attempt()
 	})
 }
 
-// guardFailures refuses to try once an address has failed too often; the
-// failure that is one too many is answered like that too, so no more than the
-// limit learn whether they were right.
+// guardFailures refuses attempts after too many failures from an address. The failure
+// that exceeds the limit also returns fault.RateLimited, so that no more callers than the
+// limit learn whether their attempt was right.
 func (s *Service) guardFailures(ctx context.Context, clientID uuid.UUID, address string, attempt func() error) error {
 	origin := uuid.NewSHA1(clientID, []byte(address))
 	failures := Limit{limitTokenFailures, failuresPerMinute}
@@ -157,7 +154,7 @@ func (s *Service) guardFailures(ctx context.Context, clientID uuid.UUID, address
 	if !errors.Is(err, fault.Unauthorized) {
 		return err
 	}
-	if _, limited := s.take(ctx, s.pool, origin, failures); limited != nil {
+	if _, limited := s.acquire(ctx, s.pool, origin, failures); limited != nil {
 		return limited
 	}
 	return err

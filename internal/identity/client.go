@@ -24,31 +24,30 @@ import (
 const (
 	clientNameCharsMax = 128
 	secretBytes        = 32
-	// secretsLiveMax lets a client change its secret without a moment in which
-	// neither works.
+	// secretsLiveMax lets a client change its secret without downtime.
 	secretsLiveMax = 2
-	// The prefixes let secret scanners, and people, see what a text is.
+	// Secret scanners and people recognise the prefixes.
 	clientSecretPrefix = "tranche_secret_"
 	refreshTokenPrefix = "tranche_refresh_"
 )
 
-// NewClient is what CreateClient makes a client of.
+// NewClient describes a client to create.
 type NewClient struct {
 	Tenant    Tenant
 	Name      string
 	Scopes    []Scope
-	IsSandbox bool // its executions are all tests
+	IsSandbox bool // all executions of the client are tests
 }
 
-// Credentials are shown once, when a client or a secret is made: only a hash
-// of the secret is kept.
+// Credentials are returned once, when a client or a secret is created. The service
+// stores only a hash of the secret.
 type Credentials struct {
 	ClientID uuid.UUID
 	Secret   string
 }
 
-// CreateClient makes a client with its first secret. A revoked tenant is
-// fault.Conflict; no scope or a bad name is fault.Invalid.
+// CreateClient creates a client with its first secret. It returns fault.Conflict for a
+// revoked tenant, and fault.Invalid for a bad name or no scope.
 func CreateClient(ctx context.Context, tx pgx.Tx, client NewClient) (Credentials, error) {
 	if err := client.check(); err != nil {
 		return Credentials{}, err
@@ -73,7 +72,7 @@ func CreateClient(ctx context.Context, tx pgx.Tx, client NewClient) (Credentials
 	return Credentials{ClientID: clientID, Secret: secret}, err
 }
 
-// Client is who may present credentials.
+// Client is a program of a tenant that can present credentials.
 type Client struct {
 	ID         uuid.UUID
 	TenantID   uuid.UUID
@@ -82,19 +81,19 @@ type Client struct {
 	Scopes     []string
 	IsSandbox  bool
 	RevokedAt  *time.Time
-	// TenantRevokedAt is when its tenant was revoked, which ends it as well.
+	// TenantRevokedAt is when its tenant was revoked, which revokes the client too.
 	TenantRevokedAt *time.Time
 }
 
-// FindClient returns the client of an id, or fault.NotFound.
+// FindClient returns the client with an id, or fault.NotFound.
 func FindClient(ctx context.Context, db queries.DBTX, clientID string) (Client, error) {
 	id, err := uuid.Parse(clientID)
 	if err != nil || id.String() != clientID {
-		return Client{}, fault.New(fault.NotFound, "there is no client of this id")
+		return Client{}, fault.New(fault.NotFound, "there is no client with this id")
 	}
 	row, err := queries.New().SysClientGet(ctx, db, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Client{}, fault.Wrap(err, fault.NotFound, "there is no client of this id")
+		return Client{}, fault.Wrap(err, fault.NotFound, "there is no client with this id")
 	}
 	if err != nil {
 		return Client{}, fmt.Errorf("look up client %s: %w", id, postgres.Translate(err))
@@ -102,7 +101,7 @@ func FindClient(ctx context.Context, db queries.DBTX, clientID string) (Client, 
 	return Client(row), nil
 }
 
-// Clients returns the clients of a tenant in the order in which they were made.
+// Clients returns the clients of a tenant in order of creation.
 func Clients(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Client, error) {
 	rows, err := queries.New().ClientList(ctx, db, tenantID)
 	if err != nil {
@@ -115,8 +114,8 @@ func Clients(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Client
 	return clients, nil
 }
 
-// RevokeClient ends a client: its secrets, its refresh tokens and, within 5 s
-// everywhere, its access tokens. One that is revoked already stays so.
+// RevokeClient revokes a client with its secrets and refresh tokens. All processes
+// refuse its access tokens within 5 s. Revoking a revoked client does nothing.
 func RevokeClient(ctx context.Context, tx pgx.Tx, client Client) error {
 	ended, err := queries.New().ClientRevoke(ctx, tx, queries.ClientRevokeParams{TenantID: client.TenantID, ID: client.ID})
 	if err != nil {
@@ -128,9 +127,9 @@ func RevokeClient(ctx context.Context, tx pgx.Tx, client Client) error {
 	return audit.RecordTx(ctx, tx, client.TenantID, audit.ClientRevoke, client.ID.String())
 }
 
-// RotateSecret gives a client a new secret, which is shown once. Of the earlier
-// ones the newest stays good until the next rotation, or none if alone. Tokens
-// stay as they are. A revoked client, or one of a revoked tenant, is fault.Conflict.
+// RotateSecret creates a new secret of a client and returns it. The previous secret
+// stays valid until the next rotation; if alone is set, it becomes invalid at once.
+// Tokens do not change. It returns fault.Conflict if the client or its tenant is revoked.
 func RotateSecret(ctx context.Context, tx pgx.Tx, client Client, alone bool) (Credentials, error) {
 	switch {
 	case client.RevokedAt != nil:
@@ -168,10 +167,10 @@ func (c NewClient) check() error {
 	case c.Tenant.RevokedAt != nil:
 		return errTenantRevoked(c.Tenant.Slug)
 	case len(c.Scopes) == 0:
-		return fault.New(fault.Invalid, "a client needs a role or at least one scope")
+		return fault.New(fault.Invalid, "a client must have a role or at least one scope")
 	case c.Name == "" || utf8.RuneCountInString(c.Name) > clientNameCharsMax ||
 		!utf8.ValidString(c.Name) || strings.ContainsFunc(c.Name, unicode.IsControl):
-		return fault.New(fault.Invalid, "a client's name is 1 to %d printable characters", clientNameCharsMax)
+		return fault.New(fault.Invalid, "a client's name must have 1 to %d printable characters", clientNameCharsMax)
 	default:
 		return nil
 	}
@@ -193,10 +192,10 @@ func addSecret(ctx context.Context, tx pgx.Tx, tenantID, clientID uuid.UUID) (st
 	return secret, nil
 }
 
-// newSecret returns a prefix and 256 random bits. So many cannot be guessed,
-// so that a plain SHA-256 is enough to keep.
+// newSecret returns a prefix and 256 random bits. They cannot be guessed, so a plain
+// SHA-256 hash is safe to store.
 func newSecret(prefix string) string {
 	random := make([]byte, secretBytes)
-	_, _ = rand.Read(random) // crypto/rand.Read never fails: it ends the process instead
+	_, _ = rand.Read(random) // it never fails; it ends the process instead
 	return prefix + base64.RawURLEncoding.EncodeToString(random)
 }

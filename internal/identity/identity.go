@@ -1,7 +1,7 @@
-// Package identity owns tenants, their clients and the tokens that clients
-// present: who may call, for which tenant, with which scopes (section 5 of the
-// interface specification, decisions 2). Secrets and refresh tokens are kept
-// as hashes, signing keys sealed. It must not know HTTP.
+// Package identity owns tenants, their clients and the tokens of clients. A token states
+// the tenant and the scopes of its caller (interface 5, decisions 2). Secrets and refresh
+// tokens are stored as hashes, signing keys are sealed. The package also counts requests
+// against rate limits. It must not know HTTP.
 package identity
 
 import (
@@ -16,27 +16,27 @@ import (
 	"tranche/internal/secret"
 )
 
-// Principal is the client that a verified access token speaks for.
+// Principal is the client of a verified access token.
 type Principal struct {
 	TenantID   uuid.UUID
 	TenantSlug string
 	ClientID   uuid.UUID
 	Scopes     []Scope
-	// IsSandbox marks a client whose executions are all tests.
+	// IsSandbox is set for a client whose executions are all tests.
 	IsSandbox bool
 }
 
 // Has reports whether the principal has a scope.
 func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scope) }
 
-// Config is what a Service is made of besides the database.
+// Config configures a Service.
 type Config struct {
-	// Issuer is the iss and the aud of access tokens. Tokens of another issuer
-	// are refused.
+	// Issuer is the iss and the aud of access tokens. Tokens of other issuers are
+	// refused.
 	Issuer string
 	// Keys seals the private signing keys.
 	Keys *secret.Keyring
-	// Clock tells when access tokens begin and end.
+	// Clock decides when access tokens begin and expire.
 	Clock func() time.Time
 }
 
@@ -49,16 +49,16 @@ type Service struct {
 	keys     *keyStore
 	verified *verifiedTokens
 	watch    *watch
-	// successorKeys derive the successor of a refresh token: one of each master
-	// key, the first of which is used.
+	// successorKeys derive the successor of a refresh token. There is one for each master
+	// key; new successors use the first.
 	successorKeys [][]byte
 	met           sync.Map // tenant id → metLimits
 	defaults      []Limit
 }
 
-// New returns a Service with the signing keys of the database loaded; where
-// there is none yet, it makes the first. It fails when the keys are sealed
-// under a master key other than those of Config.
+// New loads the signing keys from the database and returns a Service. It creates the
+// first key if there is none. It fails if a key is sealed under a master key that Config
+// does not have.
 func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) {
 	keys := &keyStore{pool: pool, master: cfg.Keys, clock: cfg.Clock}
 	if err := keys.start(ctx); err != nil {
@@ -80,8 +80,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Service, error) 
 	return s, nil
 }
 
-// KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517), as
-// they were a few seconds ago at most.
+// KeySet returns the public signing keys as a JSON Web Key Set (RFC 7517). They are at
+// most a few seconds old.
 func (s *Service) KeySet(ctx context.Context) ([]byte, error) {
 	if _, err := s.watch.get(ctx); err != nil {
 		return nil, err

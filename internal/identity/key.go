@@ -29,31 +29,29 @@ import (
 const (
 	signatureAlgorithm = jose.ES256
 	tokenType          = "at+jwt" // RFC 9068, 2.1
-	// keyTable is what private keys are sealed for.
+	// keyTable binds sealed private keys to their table.
 	keyTable = "signing_keys"
-	// keyReloadEvery bounds how often tokens that name unknown keys can make
-	// this process ask the database.
+	// keyReloadEvery limits how often tokens with unknown keys cause a query.
 	keyReloadEvery   = time.Second
 	keyReloadTimeout = 3 * time.Second
-	// KeySetTTL is how long others may keep the published keys. A new key signs
-	// only after it: then everybody can have it.
+	// KeySetTTL is how long clients may cache the published keys. A new key signs only
+	// after that time, when every client can know it.
 	KeySetTTL = 5 * time.Minute
-	// keyTakenUp is when every process has loaded a key that was made.
+	// keyTakenUp is the time within which every process loads a new key.
 	keyTakenUp = time.Minute
 )
 
-// keySet is what the database's signing keys are at one moment. It is never
-// changed, only replaced.
+// keySet is an immutable snapshot of the signing keys.
 type keySet struct {
-	// signer signs with the newest key that is not retired and has been published
-	// for long enough, or else with the newest; nil if there is none.
+	// signer signs with the newest key that is not retired and was published at least
+	// KeySetTTL ago, or else with the newest key. It is nil if there is no key.
 	signer   jose.Signer
 	public   map[string]*ecdsa.PublicKey
 	document []byte // the JSON Web Key Set
 }
 
-// keyStore keeps the current keySet and replaces it when a token names a key
-// that another process made since.
+// keyStore caches the current keySet. It reloads the set if a token has an unknown key,
+// which another process may have created.
 type keyStore struct {
 	pool    *pgxpool.Pool
 	master  *secret.Keyring
@@ -64,8 +62,8 @@ type keyStore struct {
 	reloadedAt time.Time // guarded by reloading
 }
 
-// start loads the keys and makes the first one where there is none that signs.
-// The lock lets processes that start together agree on one.
+// start loads the keys and creates the first one if none can sign. The lock makes
+// processes that start at the same time agree on one key.
 func (k *keyStore) start(ctx context.Context) error {
 	ctx = postgres.AsSystem(ctx)
 	err := postgres.InTx(ctx, k.pool, func(tx pgx.Tx) error {
@@ -86,8 +84,7 @@ func (k *keyStore) start(ctx context.Context) error {
 	return err
 }
 
-// makeKeyTx inserts a new ES256 key and returns its id, which is its thumbprint
-// (RFC 7638).
+// makeKeyTx inserts a new ES256 key and returns its id, the thumbprint (RFC 7638).
 func makeKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -107,10 +104,10 @@ func makeKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, 
 	})
 }
 
-// RotateKey makes a new signing key and returns its id. It is published at once
-// and signs once KeySetTTL has passed; the others sign until every process has
-// taken it up, and verify what they signed for as long as that lives. It fails
-// with secret.ErrUnknownKey where master is not the key of the others.
+// RotateKey creates a new signing key and returns its id. The key is published at once
+// and signs after KeySetTTL. The other keys sign until every process has loaded the new
+// one, and verify their tokens until those expire. RotateKey returns
+// secret.ErrUnknownKey if master does not open the other keys.
 func RotateKey(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	id, err := addKeyTx(ctx, tx, master)
 	if err != nil {
@@ -125,9 +122,9 @@ func RotateKey(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, 
 	return id, audit.RecordTx(ctx, tx, uuid.Nil, audit.KeyRotate, id)
 }
 
-// ReplaceKeys makes a new signing key, removes every other one and returns its
-// id: for keys that somebody may have stolen. Every access token ends within
-// 5 s; refresh tokens yield new ones. It fails like RotateKey.
+// ReplaceKeys creates a new signing key, removes all other keys and returns the new id.
+// Use it if a key may have been stolen. All access tokens become invalid within 5 s;
+// refresh tokens still work. It fails like RotateKey.
 func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	id, err := addKeyTx(ctx, tx, master)
 	if err != nil {
@@ -139,8 +136,8 @@ func ReplaceKeys(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string
 	return id, audit.RecordTx(ctx, tx, uuid.Nil, audit.KeyWithdraw, id)
 }
 
-// addKeyTx adds a key beside those that master opens: under another one no
-// process could load it.
+// addKeyTx adds a key. It first checks that master opens the existing keys, because a
+// process could not load keys of different master keys.
 func addKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, error) {
 	if err := queries.New().SysSigningKeyLock(ctx, tx); err != nil {
 		return "", fmt.Errorf("lock the signing keys: %w", err)
@@ -155,8 +152,8 @@ func addKeyTx(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (string, e
 	return id, nil
 }
 
-// find returns the public key of an id. An unknown id makes it look into the
-// database, at most once a second; nil means that there is no such key.
+// find returns the public key with an id, or nil. For an unknown id it queries the
+// database, at most once a second.
 func (k *keyStore) find(ctx context.Context, id string) (*ecdsa.PublicKey, error) {
 	if public, ok := k.current.Load().public[id]; ok {
 		return public, nil
@@ -193,7 +190,7 @@ func (k *keyStore) load(ctx context.Context, db queries.DBTX) (*keySet, error) {
 	}
 	set := &keySet{public: make(map[string]*ecdsa.PublicKey, len(rows))}
 	document := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
-	signs := false // whether the signer's key is one that everybody has
+	signs := false // the signer's key has been published long enough
 	for _, row := range rows {
 		private, err := k.open(row)
 		if err != nil {
@@ -239,8 +236,9 @@ func newSigner(id string, private *ecdsa.PrivateKey) (jose.Signer, error) {
 	)
 }
 
-// ResealKeys seals the signing keys under the first master key and returns how many
-// were sealed under another. It fails with secret.ErrUnknownKey where master lacks that.
+// ResealKeys seals the signing keys under the first master key and returns how many of
+// them were sealed under another. It returns secret.ErrUnknownKey if master does not have
+// that other key.
 func ResealKeys(ctx context.Context, tx pgx.Tx, master *secret.Keyring) (resealed int, err error) {
 	q := queries.New()
 	rows, err := q.SysSigningKeyListForUpdate(ctx, tx)

@@ -15,8 +15,7 @@ import (
 	"tranche/queries"
 )
 
-// LimitCategory is a group of operations that one rate limit counts together
-// (decisions 1.12).
+// LimitCategory is a group of operations that share one rate limit (decisions 1.12).
 type LimitCategory string
 
 // The categories.
@@ -29,13 +28,13 @@ const (
 )
 
 const (
-	// Unlimited is the PerMinute of a category that is not limited.
+	// Unlimited is the PerMinute of a category without a limit.
 	Unlimited         = 0
 	unlimitedText     = "unlimited"
 	limitPerMinuteMax = 1_000_000
 )
 
-// Limit is how many requests of a category a tenant may make in any 60 s.
+// Limit is the number of requests of a category that a tenant may make in any 60 s.
 type Limit struct {
 	Category  LimitCategory
 	PerMinute int // Unlimited or more than 0
@@ -49,14 +48,14 @@ func (l Limit) String() string {
 	return strconv.Itoa(l.PerMinute)
 }
 
-// DefaultLimits returns the limits of section 8 of the interface specification
-// and decisions 1.12: those of a tenant that has none of its own.
+// DefaultLimits returns the limits of a tenant without limits of its own (interface 8,
+// decisions 1.12).
 func DefaultLimits() []Limit {
 	return []Limit{{LimitManagement, 100}, {LimitSingle, 50}, {LimitBatch, 10}, {LimitPolling, 200}, {LimitAuthorizations, 100}}
 }
 
-// ParseLimit reads a limit as an operator writes it: the name of a category and
-// a number or "unlimited". Anything else is fault.Invalid.
+// ParseLimit reads the name of a category and a number or "unlimited", as an operator
+// writes them. It returns fault.Invalid for anything else.
 func ParseLimit(category, perMinute string) (Limit, error) {
 	limit := Limit{Category: LimitCategory(category)}
 	if !slices.ContainsFunc(DefaultLimits(), func(l Limit) bool { return l.Category == limit.Category }) {
@@ -69,13 +68,13 @@ func ParseLimit(category, perMinute string) (Limit, error) {
 	number, err := strconv.Atoi(perMinute)
 	if err != nil || number < 1 || number > limitPerMinuteMax {
 		return Limit{}, fault.New(fault.Invalid,
-			"the limit of %s is a whole number from 1 to %d, or %s", category, limitPerMinuteMax, unlimitedText)
+			"the limit of %s must be a whole number from 1 to %d, or %s", category, limitPerMinuteMax, unlimitedText)
 	}
 	limit.PerMinute = number
 	return limit, nil
 }
 
-// SetLimits sets a tenant's limits of the categories named, all or none.
+// SetLimits sets a tenant's limits for the given categories in one transaction.
 func SetLimits(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, limits []Limit) error {
 	for _, limit := range limits {
 		params := queries.TenantLimitSetParams{TenantID: tenantID, Category: string(limit.Category)}
@@ -93,7 +92,7 @@ func SetLimits(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, limits []Limi
 	return audit.RecordTx(ctx, tx, tenantID, audit.TenantLimits, tenantID.String())
 }
 
-// Limits returns a tenant's limit of every category, its own or the default.
+// Limits returns a tenant's limit for every category, its own or the default.
 func Limits(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Limit, error) {
 	rows, err := queries.New().TenantLimitList(ctx, db, tenantID)
 	if err != nil {
@@ -106,7 +105,7 @@ func Limits(ctx context.Context, db queries.DBTX, tenantID uuid.UUID) ([]Limit, 
 	return limits, nil
 }
 
-// setLimit changes one of all limits to what a row says; null is unlimited.
+// setLimit sets one of the limits to the value of a row; NULL means unlimited.
 func setLimit(limits []Limit, category string, perMinute *int32) {
 	for i := range limits {
 		if limits[i].Category != LimitCategory(category) {

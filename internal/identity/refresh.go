@@ -18,39 +18,39 @@ import (
 	"tranche/queries"
 )
 
-// refreshGrace is how long after its use a refresh token still yields the same
-// successor, so that a lost answer can be asked for again (decisions 2.3).
+// refreshGrace is how long a used refresh token still returns the same successor. A
+// client that lost the response can ask again (decisions 2.3).
 const refreshGrace = time.Minute
 
-// RefreshToken exchanges a refresh token, presented from an address, for a new
-// access token and the token's successor. Presented again within 60 s it gives
-// the same successor; later use means that two hold it, and revokes the family
-// with every access token of it. A token that is unknown, expired, revoked or
-// used is fault.Unauthorized; too many tries are fault.RateLimited.
+// RefreshToken exchanges a refresh token for a new access token and a successor of the
+// refresh token. The same token returns the same successor for 60 s after its first use.
+// A later use means that the token was stolen; it revokes the family with all its access
+// tokens. An unknown, expired, revoked or used token is fault.Unauthorized. Too many
+// attempts are fault.RateLimited.
 func (s *Service) RefreshToken(ctx context.Context, refresh, address string) (token Token, err error) {
 	err = s.guardFailures(ctx, uuid.Nil, address, func() error {
 		use, err := s.rotate(ctx, refresh)
 		if err != nil {
 			return err
 		}
-		token, err = s.answer(ctx, use.principal, use.family, use.successor)
+		token, err = s.respond(ctx, use.principal, use.family, use.successor)
 		return err
 	})
 	return token, err
 }
 
-// refreshUse is what the use of a refresh token comes to.
+// refreshUse is the result of using a refresh token.
 type refreshUse struct {
 	principal Principal
 	family    uuid.UUID
 	successor string
 }
 
-// rotate puts the successor in a token's place. What a second use revokes is
-// committed, so it is no error of the transaction.
+// rotate replaces a token by its successor. If a second use revokes the family, the
+// transaction must commit, so rotateTx returns no error then.
 func (s *Service) rotate(ctx context.Context, refresh string) (*refreshUse, error) {
 	var use *refreshUse
-	ctx = postgres.AsSystem(ctx) // the token says whose it is
+	ctx = postgres.AsSystem(ctx) // the tenant is known after the token is read
 	err := postgres.InTx(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		use, err = s.rotateTx(ctx, tx, refresh)
 		return err
@@ -65,7 +65,7 @@ func (s *Service) rotate(ctx context.Context, refresh string) (*refreshUse, erro
 	}
 }
 
-// rotateTx returns nil for a token that is no longer good for anything.
+// rotateTx returns nil for a token that can no longer be used.
 func (s *Service) rotateTx(ctx context.Context, tx pgx.Tx, refresh string) (*refreshUse, error) {
 	hash := hashOf(refresh)
 	row, err := queries.New().SysRefreshTokenGetForUpdate(ctx, tx, queries.SysRefreshTokenGetForUpdateParams{
@@ -83,7 +83,7 @@ func (s *Service) rotateTx(ctx context.Context, tx pgx.Tx, refresh string) (*ref
 	if row.IsReused {
 		return nil, s.revokeFamilyTx(ctx, tx, row)
 	}
-	if _, err := s.take(ctx, tx, row.ClientID, Limit{limitTokens, tokensPerMinute}); err != nil {
+	if _, err := s.acquire(ctx, tx, row.ClientID, Limit{limitTokens, tokensPerMinute}); err != nil {
 		return nil, err
 	}
 	use := &refreshUse{family: row.FamilyID, principal: Principal{
@@ -104,8 +104,8 @@ func (s *Service) rotateTx(ctx context.Context, tx pgx.Tx, refresh string) (*ref
 	return use, nil
 }
 
-// revokeFamilyTx ends a family of which a used token was presented: either its
-// holder or somebody else has stolen it.
+// revokeFamilyTx revokes a family after one of its used tokens was presented again. The
+// token or its successor has been stolen.
 func (s *Service) revokeFamilyTx(ctx context.Context, tx pgx.Tx, row queries.SysRefreshTokenGetForUpdateRow) error {
 	ended, err := queries.New().RefreshTokenFamilyRevoke(ctx, tx, queries.RefreshTokenFamilyRevokeParams{TenantID: row.TenantID, ID: row.FamilyID})
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *Service) revokeFamilyTx(ctx context.Context, tx pgx.Tx, row queries.Sys
 	return audit.RecordTx(audit.WithOrigin(ctx, row.ClientID.String(), ""), tx, row.TenantID, audit.FamilyRevoke, row.FamilyID.String())
 }
 
-// successorGiven returns the successor that a used token was given, which may
-// have been under another master key than the first of now.
+// successorGiven returns the successor that a used token already has. It may have been
+// derived from another master key.
 func (s *Service) successorGiven(ctx context.Context, tx pgx.Tx, row queries.SysRefreshTokenGetForUpdateRow, refresh string) (string, error) {
 	for _, key := range s.successorKeys {
 		given := successor(key, refresh)
@@ -135,8 +135,8 @@ func (s *Service) successorGiven(ctx context.Context, tx pgx.Tx, row queries.Sys
 	return "", errWrongRefreshToken()
 }
 
-// successor is the refresh token that follows another: only who holds the
-// server's key can compute it, and nothing needs to be kept for it.
+// successor derives the refresh token that follows another one. Only a process with the
+// key can compute it, so the successor itself need not be stored.
 func successor(key []byte, refresh string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(refresh))

@@ -7,8 +7,8 @@ import (
 	"tranche/internal/fault"
 )
 
-// Scope is one permission of a client (decisions 2.4). An operation of the API
-// declares the scope it needs; a token carries those its client has.
+// Scope is a permission of a client (decisions 2.4). Each operation of the API requires
+// one scope; a token has the scopes of its client.
 type Scope string
 
 // The scopes.
@@ -44,7 +44,7 @@ func Scopes() []Scope {
 	}
 }
 
-// ParseScope returns the scope of a name; an unknown name is fault.Invalid.
+// ParseScope returns the scope with a name, or fault.Invalid.
 func ParseScope(name string) (Scope, error) {
 	if scope := Scope(name); slices.Contains(Scopes(), scope) {
 		return scope, nil
@@ -52,8 +52,8 @@ func ParseScope(name string) (Scope, error) {
 	return "", fault.New(fault.Invalid, "there is no such scope; the scopes are %s", list(Scopes()))
 }
 
-// Role is a named set of scopes. Roles exist when a client is made; what is
-// kept with the client are the scopes.
+// Role is a named set of scopes. It is used when a client is created; the client stores
+// the scopes.
 type Role string
 
 // The roles.
@@ -70,7 +70,7 @@ func Roles() []Role {
 	return []Role{RoleAdmin, RoleDeveloper, RoleOperator, RoleIntegration, RoleAuditor}
 }
 
-// ParseRole returns the role of a name; an unknown name is fault.Invalid.
+// ParseRole returns the role with a name, or fault.Invalid.
 func ParseRole(name string) (Role, error) {
 	if role := Role(name); slices.Contains(Roles(), role) {
 		return role, nil
@@ -86,7 +86,7 @@ func (r Role) Scopes() []Scope {
 	})
 }
 
-// patterns is the table of decisions 2.4.
+// patterns returns the role's row of the table in decisions 2.4.
 func (r Role) patterns() []string {
 	switch r {
 	case RoleAdmin:
@@ -107,8 +107,8 @@ func (r Role) patterns() []string {
 	}
 }
 
-// matches reports whether a pattern covers a scope: * covers all, workflows:*
-// the scopes of a resource, *:read one action on every resource.
+// matches reports whether a pattern covers a scope. "*" covers all scopes, "workflows:*"
+// all scopes of a resource, and "*:read" one action on every resource.
 func matches(scope Scope, pattern string) bool {
 	if resource, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(string(scope), resource)

@@ -16,10 +16,10 @@ import (
 	"tranche/queries"
 )
 
-// slugForm is what a tenant's slug looks like; the table checks the same.
+// slugForm is the form of a tenant's slug. The table has the same check.
 var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// Tenant is a customer of the service, apart from all others.
+// Tenant is a customer of the service. Tenants are isolated from each other.
 type Tenant struct {
 	ID        uuid.UUID
 	Slug      string
@@ -27,12 +27,12 @@ type Tenant struct {
 	RevokedAt *time.Time
 }
 
-// CreateTenant makes a tenant. A slug of the wrong form is fault.Invalid, one
-// that exists fault.Conflict.
+// CreateTenant creates a tenant. It returns fault.Invalid for a slug of the wrong form
+// and fault.Conflict for an existing slug.
 func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, error) {
 	if !slugForm.MatchString(slug) {
 		return Tenant{}, fault.New(fault.Invalid,
-			"a tenant's slug is 1 to 63 lower-case letters, digits and hyphens and does not begin with a hyphen")
+			"a tenant's slug must have 1 to 63 lower-case letters, digits and hyphens and must not begin with a hyphen")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -40,7 +40,7 @@ func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, er
 	}
 	err = queries.New().SysTenantInsert(ctx, db, queries.SysTenantInsertParams{ID: id, Slug: slug})
 	if postgres.Violates(err, "tenants_slug_key") {
-		return Tenant{}, fault.Wrap(err, fault.Conflict, "there is a tenant %s already", slug)
+		return Tenant{}, fault.Wrap(err, fault.Conflict, "a tenant %s already exists", slug)
 	}
 	if err != nil {
 		return Tenant{}, fmt.Errorf("insert tenant %s: %w", slug, postgres.Translate(err))
@@ -51,8 +51,9 @@ func CreateTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, er
 	return FindTenant(ctx, db, slug)
 }
 
-// RevokeTenant ends all of a tenant's clients, within 5 s everywhere. What it
-// has stays; what runs goes on. One that is revoked already stays so.
+// RevokeTenant revokes all clients of a tenant. All processes refuse them within 5 s.
+// The tenant's data remains and its running work continues. Revoking a revoked tenant
+// does nothing.
 func RevokeTenant(ctx context.Context, tx pgx.Tx, tenant Tenant) error {
 	ended, err := queries.New().SysTenantRevoke(ctx, tx, tenant.ID)
 	if err != nil {
@@ -64,7 +65,7 @@ func RevokeTenant(ctx context.Context, tx pgx.Tx, tenant Tenant) error {
 	return audit.RecordTx(ctx, tx, tenant.ID, audit.TenantRevoke, tenant.ID.String())
 }
 
-// Tenants returns all tenants by their slugs, those that are revoked too.
+// Tenants returns all tenants, including revoked ones, ordered by slug.
 func Tenants(ctx context.Context, db queries.DBTX) ([]Tenant, error) {
 	rows, err := queries.New().SysTenantList(ctx, db)
 	if err != nil {
@@ -77,11 +78,11 @@ func Tenants(ctx context.Context, db queries.DBTX) ([]Tenant, error) {
 	return tenants, nil
 }
 
-// FindTenant returns the tenant of a slug, or fault.NotFound.
+// FindTenant returns the tenant with a slug, or fault.NotFound.
 func FindTenant(ctx context.Context, db queries.DBTX, slug string) (Tenant, error) {
 	row, err := queries.New().SysTenantGetBySlug(ctx, db, slug)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Tenant{}, fault.Wrap(err, fault.NotFound, "there is no tenant of this slug")
+		return Tenant{}, fault.Wrap(err, fault.NotFound, "there is no tenant with this slug")
 	}
 	if err != nil {
 		return Tenant{}, fmt.Errorf("look up tenant %s: %w", slug, postgres.Translate(err))

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/json" // which, unlike encoding/json, refuses a name that occurs twice
+	"github.com/go-jose/go-jose/v4/json" // refuses duplicate names, unlike encoding/json
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -26,19 +26,20 @@ import (
 	"tranche/queries"
 )
 
-// Lives of tokens (decisions 2.2, 2.3).
+// Lifetimes of tokens (decisions 2.2, 2.3).
 const (
 	accessTokenTTL        = 86400 * time.Second
 	refreshTokenIdleTTL   = 7 * 24 * time.Hour
 	refreshTokenFamilyTTL = 30 * 24 * time.Hour
-	// clockLeeway is how far the clocks of replicas may differ.
+	// clockLeeway is the greatest difference between the clocks of replicas.
 	clockLeeway = 30 * time.Second
-	// accessTokenBytesMax bounds what Verify looks at; our own take about 900.
+	// accessTokenBytesMax limits the tokens that Verify parses. The service's own have
+	// about 900 bytes.
 	accessTokenBytesMax = 4096
 )
 
-// Token is the answer to a client that presented its secret: both shapes of
-// section 5 of the interface specification in one (decisions 2.1).
+// Token is the response of the token endpoint. It has the fields of both shapes of
+// interface 5 (decisions 2.1).
 type Token struct {
 	AccessToken  string
 	RefreshToken string
@@ -46,8 +47,8 @@ type Token struct {
 	ExpiresAt    time.Time // of the access token
 }
 
-// claims are those of RFC 9068 and, of our own, the tenant, the sandbox and the
-// family of refresh tokens, which is revoked as a whole.
+// claims are the claims of RFC 9068, and three private ones: the tenant, the sandbox and
+// the family of refresh tokens. A family is revoked as a whole.
 type claims struct {
 	Issuer     string           `json:"iss"`
 	Audience   jwt.Audience     `json:"aud"`
@@ -64,16 +65,16 @@ type claims struct {
 	ID         uuid.UUID        `json:"jti"`
 }
 
-// IssueToken exchanges a client's id and secret, presented from an address, for
-// an access token and a refresh token. Wrong credentials, a revoked client and
-// a client of a revoked tenant are all the same fault.Unauthorized; too many
-// tries, or failures from the address, are fault.RateLimited.
+// IssueToken exchanges a client's id and secret for an access token and a refresh token.
+// Wrong credentials, a revoked client and a revoked tenant return the same
+// fault.Unauthorized. Too many attempts of the client, or too many failures from the
+// address, return fault.RateLimited.
 func (s *Service) IssueToken(ctx context.Context, clientID, secret, address string) (token Token, err error) {
 	id, err := uuid.Parse(clientID)
-	if err != nil || id.String() != clientID { // an id has one form
+	if err != nil || id.String() != clientID { // an id has only one valid spelling
 		return Token{}, errWrongCredentials()
 	}
-	ctx = postgres.AsSystem(ctx) // whose client it is, its record says
+	ctx = postgres.AsSystem(ctx) // the tenant is known after the client is read
 	err = s.guard(ctx, id, address, func() error {
 		principal, err := s.login(ctx, id, secret)
 		if err != nil {
@@ -85,8 +86,8 @@ func (s *Service) IssueToken(ctx context.Context, clientID, secret, address stri
 	return token, err
 }
 
-// login compares the secret with every live one of the client, and with none
-// in particular where the client is unknown, in the same time.
+// login compares the secret with every live secret of the client. For an unknown client
+// it compares with zeros, so that both cases take the same time.
 func (s *Service) login(ctx context.Context, id uuid.UUID, secret string) (Principal, error) {
 	client, err := queries.New().SysClientGetForLogin(ctx, s.pool, id)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -115,8 +116,8 @@ func scopesOf(names []string) []Scope {
 	return scopes
 }
 
-// beginFamily returns the first tokens of a login. Every refresh of them stays
-// in their family.
+// beginFamily returns the first tokens of a login. Tokens from later refreshes belong to
+// the same family.
 func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
 	family, err := uuid.NewV7()
 	if err != nil {
@@ -131,12 +132,12 @@ func (s *Service) beginFamily(ctx context.Context, p Principal) (Token, error) {
 	if err != nil {
 		return Token{}, fmt.Errorf("record a refresh token for client %s: %w", p.ClientID, postgres.Translate(err))
 	}
-	return s.answer(ctx, p, family, refresh)
+	return s.respond(ctx, p, family, refresh)
 }
 
-// answer signs an access token and puts it beside the refresh token. A process
-// that was idle first takes up which key signs now.
-func (s *Service) answer(ctx context.Context, p Principal, family uuid.UUID, refresh string) (Token, error) {
+// respond signs an access token and returns it with the refresh token. It first reloads
+// the signing keys if the process was idle.
+func (s *Service) respond(ctx context.Context, p Principal, family uuid.UUID, refresh string) (Token, error) {
 	if _, err := s.watch.get(ctx); err != nil {
 		return Token{}, err
 	}
@@ -176,10 +177,10 @@ func (s *Service) sign(p Principal, family uuid.UUID) (token string, expiresAt t
 	return canonical(token), expiresAt, nil
 }
 
-// Verify returns the principal of an access token; anything but a token that
-// this service signed, that is valid now and whose client, tenant and family
-// are not revoked is fault.Unauthorized. It asks the database only when the
-// token names a key that is not known yet, and every few seconds who is revoked.
+// Verify returns the principal of an access token. It returns fault.Unauthorized unless
+// this service signed the token, the token is valid now, and its client, tenant and
+// family are not revoked. It queries the database only for unknown keys, and for
+// revocations every few seconds.
 func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
 	if len(token) > accessTokenBytesMax {
 		return Principal{}, errWrongToken()
@@ -209,7 +210,7 @@ func (s *Service) Verify(ctx context.Context, token string) (Principal, error) {
 	return c.principal, nil
 }
 
-// read checks everything about a token that does not change with time.
+// read makes all checks of a token that do not depend on the time.
 func (s *Service) read(ctx context.Context, token string) (verifiedToken, error) {
 	refused := errWrongToken()
 	if !isCanonical(token) {
@@ -219,8 +220,8 @@ func (s *Service) read(ctx context.Context, token string) (verifiedToken, error)
 	if err != nil {
 		return verifiedToken{}, refused
 	}
-	// Only kid and typ of the header count: jwk, jku, x5c and x5u are ignored.
-	// What crit names must not be (RFC 7515, 4.1.11).
+	// Only kid and typ of the header are used; jwk, jku, x5c and x5u are ignored. A
+	// token with crit is refused (RFC 7515, 4.1.11).
 	header := signed.Signatures[0].Header
 	if _, isCritical := header.ExtraHeaders["crit"]; isCritical || header.ExtraHeaders[jose.HeaderType] != tokenType {
 		return verifiedToken{}, refused
@@ -261,23 +262,22 @@ func errWrongToken() error {
 	return fault.New(fault.Unauthorized, "the access token is invalid or has expired")
 }
 
-// signatureBytes is the length of an ES256 signature: r and s (RFC 7518, 3.4).
+// signatureBytes is the length of an ES256 signature, which is r and s (RFC 7518, 3.4).
 const signatureBytes = 64
 
-// canonical gives a token that was just signed its one text: of the two values
-// of s that are equally good it takes the lower.
+// canonical returns a new token in its only accepted spelling: it uses the lower of the
+// two valid values of s.
 func canonical(token string) string {
 	end := strings.LastIndexByte(token, '.') + 1
 	signature, err := base64.RawURLEncoding.DecodeString(token[end:])
 	if err != nil || len(signature) != signatureBytes {
-		return token // which is not accepted either
+		return token // Verify refuses it too
 	}
 	return token[:end] + base64.RawURLEncoding.EncodeToString(lowS(signature))
 }
 
-// isCanonical reports whether a token is three parts in base64url without
-// stray bits or line breaks, and its signature the one that canonical makes, so
-// that one token has one text.
+// isCanonical reports whether a token has three parts in strict base64url and the
+// signature that canonical returns. So each token has only one accepted spelling.
 func isCanonical(token string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -294,7 +294,7 @@ func isCanonical(token string) bool {
 	return len(signature) == signatureBytes && bytes.Equal(signature, lowS(signature))
 }
 
-// lowS returns a signature with the lower of s and n-s, both of which verify.
+// lowS returns a signature with the lower of s and n-s. Both verify.
 func lowS(signature []byte) []byte {
 	s := new(big.Int).SetBytes(signature[signatureBytes/2:])
 	other := new(big.Int).Sub(elliptic.P256().Params().N, s)
@@ -306,10 +306,10 @@ func lowS(signature []byte) []byte {
 	return low
 }
 
-// verifiedTokensMax bounds the memory of a process: about 3 MB.
+// verifiedTokensMax limits the memory of the cache to about 3 MB.
 const verifiedTokensMax = 10_000
 
-// verifiedToken is what is known of a token whose signature and claims are good.
+// verifiedToken is a token with a valid signature and valid claims.
 type verifiedToken struct {
 	principal Principal
 	family    uuid.UUID
@@ -318,9 +318,8 @@ type verifiedToken struct {
 	expiresAt time.Time
 }
 
-// verifiedTokens remembers tokens by their hash, because checking a signature
-// costs a hundred times more than looking one up. Times are checked at every
-// use. When it is full it starts anew.
+// verifiedTokens caches tokens by hash, because verifying a signature takes a hundred
+// times as long as a lookup. Expiry is checked at every use. A full cache is cleared.
 type verifiedTokens struct {
 	mu     sync.RWMutex
 	tokens map[[sha256.Size]byte]verifiedToken

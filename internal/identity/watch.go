@@ -16,37 +16,36 @@ import (
 	"tranche/queries"
 )
 
-// What is known of revocations, limits and signing keys is read again by the
-// first request after watchRefreshAfter, beside it; what is older than
-// watchStaleAfter is not used. So a revocation holds within 5 s everywhere, and
-// an idle process asks nothing.
+// Revocations, limits and signing keys are cached. The first request after
+// watchRefreshAfter starts a reload in the background; data older than watchStaleAfter is
+// not used. So every process applies a revocation within 5 s, and an idle process makes
+// no queries.
 const (
 	watchRefreshAfter = 2 * time.Second
 	watchStaleAfter   = 4 * time.Second
 	watchTimeMax      = 3 * time.Second
-	// watchOverlap covers transactions that revoke and commit much later.
+	// watchOverlap covers transactions that commit long after they revoke.
 	watchOverlap = 5 * time.Minute
-	// sweepEvery is how often counters that are no longer in use are forgotten, so
-	// many of them and of their hits with one read that it takes a fraction of
-	// watchTimeMax; while more are left, each read forgets some.
+	// sweepEvery is how often unused counters are deleted. Each reload deletes at most
+	// sweepPart counters and sweepPart hits, which takes a fraction of watchTimeMax. While
+	// more are left, every reload deletes some.
 	sweepEvery = time.Minute
 	sweepPart  = 10_000
-	// allSeconds is a time before there were any limits.
+	// allSeconds reaches back to before the first limit.
 	allSeconds = 1e9
-	// revocationTTL is when every access token of what was revoked has expired.
+	// revocationTTL is the time after which all revoked access tokens have expired.
 	revocationTTL = accessTokenTTL + time.Hour
 )
 
-// standing is what the database said at one moment. It is never changed, only
-// replaced.
+// standing is an immutable snapshot of revocations and limits.
 type standing struct {
 	readAt  time.Time
 	sweptAt time.Time
 	revoked map[uuid.UUID]time.Time // clients, tenants and families of tokens
-	limits  map[uuid.UUID][]Limit   // of tenants that have some of their own
+	limits  map[uuid.UUID][]Limit   // of tenants with limits of their own
 }
 
-// watch keeps the current standing.
+// watch caches the current standing.
 type watch struct {
 	pool    *pgxpool.Pool
 	clock   func() time.Time
@@ -55,7 +54,7 @@ type watch struct {
 	reading singleflight.Group
 }
 
-// get returns a standing that is young enough to be relied on.
+// get returns a standing that is not stale.
 func (w *watch) get(ctx context.Context) (*standing, error) {
 	current, now := w.current.Load(), w.clock()
 	switch age := now.Sub(current.readAt); {
@@ -74,16 +73,15 @@ func (w *watch) get(ctx context.Context) (*standing, error) {
 			case !askedAt.Before(now):
 				return nil, result.Err
 			}
-			// It was begun for another request, and this one may have met it near the
-			// end of its time.
+			// Another request started this reload, perhaps long ago. Start one of our own.
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// refresh reads anew, once for all who ask meanwhile, and tells when the first of
-// them asked.
+// refresh reloads once for all concurrent requests. The result is the time of the first
+// request.
 func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.Result {
 	return w.reading.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchTimeMax)
@@ -92,7 +90,7 @@ func (w *watch) refresh(ctx context.Context, now time.Time) <-chan singleflight.
 	})
 }
 
-// read takes up what holds at a moment that is not later than the call.
+// read loads a standing for a time that is not later than the call.
 func (w *watch) read(ctx context.Context, now time.Time) error {
 	ctx = postgres.AsSystem(ctx)
 	next := &standing{readAt: now, sweptAt: now}
@@ -112,10 +110,10 @@ func (w *watch) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// since is how far the reading after s, at a moment, has to look back.
+// since returns how far back a reload at the given time must look.
 func (s *standing) since(at time.Time) time.Duration { return max(at.Sub(s.readAt), 0) + watchOverlap }
 
-// readRevoked takes over what is known and adds what was revoked since.
+// readRevoked copies the known revocations and adds new ones.
 func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 	next.revoked = map[uuid.UUID]time.Time{}
 	span := revocationTTL
@@ -129,7 +127,7 @@ func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 	}
 	rows, err := queries.New().SysRevocationListRecent(ctx, w.pool, span.Seconds())
 	if err != nil {
-		return fmt.Errorf("look up who is revoked: %w", postgres.Translate(err))
+		return fmt.Errorf("list revocations: %w", postgres.Translate(err))
 	}
 	for _, row := range rows {
 		next.revoked[row.ID] = row.RevokedAt
@@ -137,7 +135,7 @@ func (w *watch) readRevoked(ctx context.Context, next *standing) error {
 	return nil
 }
 
-// readLimits takes over what is known and changes what was set since.
+// readLimits copies the known limits and applies new ones.
 func (w *watch) readLimits(ctx context.Context, next *standing) error {
 	seconds := allSeconds
 	if current := w.current.Load(); current != nil {
@@ -164,7 +162,7 @@ func (w *watch) readLimits(ctx context.Context, next *standing) error {
 	return nil
 }
 
-// sweep forgets, now and then, counters that are no longer in use.
+// sweep deletes unused counters from time to time.
 func (w *watch) sweep(ctx context.Context, next *standing) error {
 	current := w.current.Load()
 	if current == nil {
@@ -184,7 +182,7 @@ func (w *watch) sweep(ctx context.Context, next *standing) error {
 	return nil
 }
 
-// isRevoked reports whether any of the ids is.
+// isRevoked reports whether any of the ids is revoked.
 func (s *standing) isRevoked(ids ...uuid.UUID) bool {
 	for _, id := range ids {
 		if _, ok := s.revoked[id]; ok {

@@ -1,8 +1,8 @@
 //go:build ignore
 
-// Generate writes loan-applications.csv: 2,000 loan applications as a lender
-// might export them, the same ones every time. About three in a hundred rows
-// are broken, each in one way that the workflows' input schema refuses.
+// Generate writes loan-applications.csv: 2,000 loan applications in the form of a
+// lender's export. The file is the same at each run. About three in a hundred rows have
+// one value each that violates the input schema of the workflows.
 //
 //	go generate ./testdata
 package main
@@ -46,7 +46,7 @@ var (
 	terms    = []string{"12", "24", "36", "36", "48", "60", "60", "72"}
 )
 
-// breaks are the ways in which a row is wrong: the column and what stands in it.
+// breaks lists the wrong values with their columns.
 var breaks = []struct{ column, value string }{
 	{"income.annual", "n/a"},
 	{"income.annual", "54.200,00"},

@@ -1,6 +1,6 @@
-// Package testdata holds the sample data of the demo and the tests: loan
-// applications and the workflows that judge them. README.md beside it says
-// what they are. It must know nothing else of the project.
+// Package testdata embeds the sample data of the demo and the tests: loan applications
+// and workflows that decide on them. README.md describes them. The package must not know
+// other packages of the project.
 package testdata
 
 import "embed"
@@ -8,8 +8,8 @@ import "embed"
 //go:generate go run generate.go
 //go:generate go run files/generate.go
 
-// Applications is loan-applications.csv: a header and 2,000 rows, of which
-// about three in a hundred do not match the workflows' input schema.
+// Applications is loan-applications.csv: a header and 2,000 rows. About three in a hundred
+// rows violate the input schema of the workflows.
 //
 //go:embed loan-applications.csv
 var Applications []byte
@@ -24,21 +24,20 @@ var Application []byte
 //go:embed workflows/*.json
 var Workflows embed.FS
 
-// Guide holds guide/*.json: the workflow that docs/workflows.md builds, as it is
-// after each step.
+// Guide holds guide/*.json: the workflow of docs/workflows.md after each step.
 //
 //go:embed guide/*.json
 var Guide embed.FS
 
-// Published holds published/*.json: workflows of kinds that other engines publish
-// as their examples, written anew as ours. They call ServicesURL.
+// Published holds published/*.json: workflows like the examples of other engines, written
+// for Tranche. They call ServicesURL.
 //
 //go:embed published/*.json
 var Published embed.FS
 
-// ServicesURL is where the workflows of Published expect what they call.
+// ServicesURL is the address of all calls in Published.
 const ServicesURL = "https://services.example"
 
-// BureauURL is where the workflows expect the credit bureau. Whoever creates
-// them replaces it by the address of theirs.
+// BureauURL is the address of the credit bureau in Workflows. Replace it before you create
+// a workflow.
 const BureauURL = "https://bureau.example"

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Generate writes the files of items that cannot be written with a text editor:
-// odd encodings, spreadsheets and archives.
+// Generate writes the files of items that a text editor cannot create: unusual encodings,
+// spreadsheets and archives.
 //
 //	go generate ./testdata
 package main

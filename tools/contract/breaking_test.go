@@ -1,5 +1,5 @@
-// Package contract_test holds the OpenAPI document to what callers of the last
-// release rely on.
+// Package contract_test checks that the OpenAPI document is compatible with the last
+// release.
 package contract_test
 
 import (
@@ -17,10 +17,10 @@ const (
 	current  = "../../api/openapi.json"
 )
 
-// breaking returns what oasdiff says breaks callers of base in revision, empty
-// for nothing. Warnings count. oasdiff-levels.txt says where we judge otherwise
-// than oasdiff: somebody reads what was optional in an answer, and the document
-// says that the values of answers may become more.
+// breaking returns oasdiff's list of changes from base to revision that break callers, or
+// an empty text. Warnings count. oasdiff-levels.txt overrides two rules: removing an
+// optional member of a response breaks callers, and adding a value to a response's enum
+// does not, because the document announces such additions.
 func breaking(t *testing.T, base, revision string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "tool", "oasdiff", "breaking", base, revision,
@@ -35,14 +35,14 @@ func breaking(t *testing.T, base, revision string) string {
 	return string(said)
 }
 
-// TestNothingBreaks compares with the document of the last release, which
-// `make release-contract` writes anew.
+// The document is compatible with that of the last release. `make release-contract`
+// replaces the latter.
 func TestNothingBreaks(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, breaking(t, released, current), "callers of the last release would break")
 }
 
-// member is the value of a key path in a document.
+// member returns the value of a key path in a document.
 func member(t *testing.T, document any, keys ...string) map[string]any {
 	t.Helper()
 	for _, key := range keys {
@@ -55,7 +55,7 @@ func member(t *testing.T, document any, keys ...string) map[string]any {
 	return object
 }
 
-// without returns a list less one text.
+// without returns a list without one text.
 func without(list any, text string) []any {
 	texts, _ := list.([]any)
 	rest := []any{}
@@ -69,8 +69,7 @@ func without(list any, text string) []any {
 
 const tokenPath = "/identity/resources/auth/v1/api-token"
 
-// TestGuard changes the document in every way that matters: what would break a
-// caller is named, what would not is let pass.
+// The check reports changes that break callers, and accepts other changes.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	schema := func(t *testing.T, d any, name string) map[string]any {
@@ -83,7 +82,7 @@ func TestGuard(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*testing.T, map[string]any)
-		named  string // what the guard must say; empty where the change is harmless
+		named  string // text in the report; empty for a compatible change
 	}{
 		"nothing": {change: func(*testing.T, map[string]any) {}},
 		"an operation removed": {func(t *testing.T, d map[string]any) {

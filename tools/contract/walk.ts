@@ -1,9 +1,9 @@
-// Takes the steps of the README with the client of openapi-fetch, whose types
-// openapi-typescript makes of the OpenAPI document:
+// Takes the steps of the README with openapi-fetch and the types that openapi-typescript
+// generates from the OpenAPI document:
 //
 //   node walk.js BASE CREDENTIALS TESTDATA
 //
-// CREDENTIALS is what `tranche client create --output json` printed.
+// CREDENTIALS is a file with the output of `tranche client create --output json`.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'

@@ -58,5 +58,5 @@ func testExecutionControlSkipNestedTask(t *testing.T, s *apitest.Service) {
 	refused := c.Post(t, "/v1/executions/"+id+"/retry", apitest.Raw(`{"skipTasks":["outer","h","nobody"]}`))
 	refused.ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "skipTasks[1]", "skipTasks[2]")
 	require.Equal(t, "names a task in a nested graph, which cannot be skipped by itself", refused.Text("details[0].message"))
-	require.Equal(t, "names no task of the workflow", refused.Text("details[1].message"))
+	require.Equal(t, "must be the id of a task of the workflow", refused.Text("details[1].message"))
 }

@@ -150,7 +150,7 @@ func (s *step) enter(i int) {
 		s.fail(i, &workflow.TaskError{Code: codeUnavailable, Message: fmt.Sprintf("there is no workflow %s %s to run", task.Nest.Ref.Alias, task.Nest.Ref.Version)})
 		return
 	case task.Nest.Graph == nil && s.depth >= workflow.SubDepthMax:
-		s.fail(i, &workflow.TaskError{Code: codeUnavailable, Message: fmt.Sprintf("workflows are nested at most %d deep", workflow.SubDepthMax)})
+		s.fail(i, &workflow.TaskError{Code: codeUnavailable, Message: fmt.Sprintf("sub-workflows must not be nested deeper than %d levels", workflow.SubDepthMax)})
 		return
 	}
 	fresh := t.Nested == nil
@@ -359,7 +359,7 @@ func (s *step) test(i int, met bool) {
 		n.Last = nil
 		s.complete(i, workflow.Result{Output: output})
 	case n.Next >= nest.IterationsMax:
-		s.fail(i, &workflow.TaskError{Code: codeLoopLimit, Message: fmt.Sprintf("until does not hold after %d iterations", n.Next)})
+		s.fail(i, &workflow.TaskError{Code: codeLoopLimit, Message: fmt.Sprintf("until is still false after %d iterations", n.Next)})
 	case nest.Delay > 0:
 		s.tasks[i].Status, s.tasks[i].WakeAt = StatusWaiting, s.at.Add(nest.Delay)
 	default:

@@ -123,7 +123,7 @@ func TestForEachRefusesWhatIsNoList(t *testing.T) {
 	outcome, _ = w.runNested(t, w.plan(t, "", `a pure {"when":"input.items"}`), map[string]any{})
 	require.Equal(t, "task a failed: when: line 1, column 1: a condition must be true or false, but it is null", outcome.ErrorMessage)
 	outcome, _ = w.runNested(t, w.plan(t, "", each("pure", "")), items(workflow.ItemsMax+1))
-	require.Equal(t, "task each failed: items has 10001 items; there are at most 10000", outcome.ErrorMessage)
+	require.Equal(t, "task each failed: items must have at most 10000 items; it has 10001", outcome.ErrorMessage)
 	outcome, _ = w.runNested(t, w.plan(t, "", each("pure", "")), items(workflow.ItemsMax))
 	require.Equal(t, StatusCompleted, outcome.Status)
 	require.Equal(t, workflow.ItemsMax+1, outcome.TasksCompleted)
@@ -187,7 +187,7 @@ func TestLoop(t *testing.T) {
 		"until it holds":   {`poll loop {"until":"last.index == 2"` + graph, "", 0, 3},
 		"sees the index":   {`poll loop {"until":"index == 1"` + graph, "", 0, 2},
 		"pauses":           {`poll loop {"until":"last.index == 2","delayMs":1000` + graph, "", 2 * time.Second, 3},
-		"never":            {`poll loop {"until":"false","max":4` + graph, "task poll failed: until does not hold after 4 iterations", 0, 4},
+		"never":            {`poll loop {"until":"false","max":4` + graph, "task poll failed: until is still false after 4 iterations", 0, 4},
 		"until is no bool": {`poll loop {"until":"last"` + graph, "task poll failed: until: line 1, column 1: a condition must be true or false, but it is an object", 0, 1},
 		"when it began":    {`poll loop {"until":"dateDiff(input.begun, now(), \"seconds\") == 2","delayMs":1000` + graph, "", 2 * time.Second, 3},
 		"out of time":      {`poll loop {"until":"false","timeoutMs":2500,"delayMs":1000` + graph, "task poll failed: the task took longer than its timeoutMs", 2500 * time.Millisecond, 3},
@@ -273,7 +273,7 @@ func TestSubWorkflowsAreNestedEightDeep(t *testing.T) {
 	linked := *plan
 	linked.Subs = map[workflow.Ref]*workflow.Plan{{Alias: "inner", Version: "v1"}: plan}
 	outcome, _ := w.runNested(t, &linked, nil)
-	require.Equal(t, "task sub failed: sub.sub.sub.sub.sub.sub.sub.sub.sub: workflows are nested at most 8 deep", outcome.ErrorMessage)
+	require.Equal(t, "task sub failed: sub.sub.sub.sub.sub.sub.sub.sub.sub: sub-workflows must not be nested deeper than 8 levels", outcome.ErrorMessage)
 
 	// Only workflows count.
 	config := `{"alias":"inner","version":"v1"}`

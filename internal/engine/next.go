@@ -200,7 +200,7 @@ func (s *step) wake(prefix string, signals map[string]any) {
 			if payload, came := signals[prefix+s.graph.Tasks[i].ID]; came {
 				s.complete(i, workflow.Result{Output: payload})
 			} else {
-				s.fail(i, &workflow.TaskError{Code: codeSignal, Message: "no signal came in time"})
+				s.fail(i, &workflow.TaskError{Code: codeSignal, Message: "no signal arrived before the time limit"})
 			}
 		case s.graph.Tasks[i].Nest != nil:
 			t.Status, t.WakeAt = StatusRunning, time.Time{}

@@ -23,7 +23,7 @@ func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed [
 			skips[index] = true
 			continue
 		}
-		message := "names no task of the workflow"
+		message := "must be the id of a task of the workflow"
 		if isNested(plan.Graph, id) {
 			message = "names a task in a nested graph, which cannot be skipped by itself"
 		}

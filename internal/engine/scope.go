@@ -76,7 +76,7 @@ func (s *scope) itemsOf(i int) ([]any, error) {
 		return nil, atMember("items", err)
 	}
 	if len(items) > workflow.ItemsMax {
-		return nil, &workflow.TaskError{Code: codeRunLimit, Message: fmt.Sprintf("items has %d items; there are at most %d", len(items), workflow.ItemsMax)}
+		return nil, &workflow.TaskError{Code: codeRunLimit, Message: fmt.Sprintf("items must have at most %d items; it has %d", workflow.ItemsMax, len(items))}
 	}
 	if s.items == nil {
 		s.items = map[int][]any{}

@@ -48,7 +48,7 @@ func (d *drive) bound(event *event) {
 	event.Kind = eventFailed
 	event.Err = &workflow.TaskError{
 		Code:    workflow.CodeTooLarge,
-		Message: fmt.Sprintf("the results of the execution are larger than %d MiB together", stateBytesMax>>20),
+		Message: fmt.Sprintf("the results of the execution together exceed %d MiB", stateBytesMax>>20),
 	}
 	d.unmeasured = measureMost // until something is dropped, the next one is too many too
 }

@@ -65,15 +65,15 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", exactjson.DepthMax+1) + strings.Repeat("]", exactjson.DepthMax+1)
 	for name, tc := range map[string]struct{ text, path, message string }{
-		"duplicate":      {`{"a":{"b":1,"b":2}}`, "a.b", "the name occurs twice"},
-		"NUL":            {`{"a":["x\u0000"]}`, "a[0]", "contains a NUL character"},
-		"NUL in name":    {`{"a\u0000":1}`, "", "contains a NUL character"},
+		"duplicate":      {`{"a":{"b":1,"b":2}}`, "a.b", "the name occurs twice in its object; names must be unique"},
+		"NUL":            {`{"a":["x\u0000"]}`, "a[0]", "contain a NUL character"},
+		"NUL in name":    {`{"a\u0000":1}`, "", "contain a NUL character"},
 		"invalid UTF-8":  {"\"\xff\"", "", "invalid JSON at byte 1"},
 		"deep":           {deep, "", "nested deeper than 64 levels"},
-		"digits":         {`{"n":` + strings.Repeat("9", 101) + `}`, "n", "a number has at most 100 digits"},
+		"digits":         {`{"n":` + strings.Repeat("9", 101) + `}`, "n", "a number must have at most 100 digits"},
 		"exponent":       {`{"n":1e1000000}`, "n", "exponent within ±400"},
 		"two values":     {`{} {}`, "", "more than one JSON value"},
-		"empty":          {``, "", "invalid JSON: the text ends early"},
+		"empty":          {``, "", "invalid JSON: the text ends before the value is complete"},
 		"cut":            {`{"a":`, "", "invalid JSON"},
 		"trailing comma": {`[1,]`, "", "invalid JSON"},
 		"single quotes":  {`{'a':1}`, "", "invalid JSON"},

@@ -83,7 +83,7 @@ func (r reader) token() (jsontext.Token, error) {
 // end checks that the text has ended.
 func (r reader) end() error {
 	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return &Error{Message: "more than one JSON value"}
+		return &Error{Message: "more than one JSON value; only one is allowed"}
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (r reader) open(kind jsontext.Kind, depth int) error {
 		return r.fault("must be a JSON object")
 	}
 	if depth == DepthMax {
-		return r.fault(fmt.Sprintf("nested deeper than %d levels", DepthMax))
+		return r.fault(fmt.Sprintf("must not be nested deeper than %d levels", DepthMax))
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (r reader) name() (string, error) {
 	}
 	name := token.String()
 	if strings.IndexByte(name, 0) >= 0 {
-		return "", &Error{Path: pathOf(r.decoder.StackPointer().Parent()), Message: "a name contains a NUL character"}
+		return "", &Error{Path: pathOf(r.decoder.StackPointer().Parent()), Message: `a name must not contain a NUL character (\u0000)`}
 	}
 	return name, nil
 }
@@ -210,7 +210,7 @@ func (r reader) name() (string, error) {
 func (r reader) text(token jsontext.Token) (any, error) {
 	text := token.String()
 	if strings.IndexByte(text, 0) >= 0 {
-		return nil, r.fault("contains a NUL character")
+		return nil, r.fault(`must not contain a NUL character (\u0000)`)
 	}
 	return text, nil
 }
@@ -218,7 +218,7 @@ func (r reader) text(token jsontext.Token) (any, error) {
 func (r reader) number(token jsontext.Token) (any, error) {
 	text := token.String()
 	if !NumberFits(text) {
-		return nil, r.fault(fmt.Sprintf("a number has at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax))
+		return nil, r.fault(fmt.Sprintf("a number must have at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax))
 	}
 	return json.Number(text), nil
 }
@@ -233,9 +233,9 @@ func (r reader) translate(err error) *Error {
 	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case !ok:
-		return &Error{Message: "invalid JSON: the text ends early"}
+		return &Error{Message: "invalid JSON: the text ends before the value is complete"}
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Error{Path: pathOf(syntactic.JSONPointer), Message: "the name occurs twice"}
+		return &Error{Path: pathOf(syntactic.JSONPointer), Message: "the name occurs twice in its object; names must be unique"}
 	default:
 		return &Error{Path: pathOf(syntactic.JSONPointer), Message: fmt.Sprintf("invalid JSON at byte %d", syntactic.ByteOffset)}
 	}

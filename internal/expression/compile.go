@@ -59,7 +59,7 @@ func constant(v any) node {
 
 func (c *compiler) compile(n ast.Node) (node, error) {
 	if c.depth++; c.depth > nestingMax {
-		return nil, c.fail(n, "the expression has more than %d parts within each other", nestingMax)
+		return nil, c.fail(n, "the expression must not be nested deeper than %d levels", nestingMax)
 	}
 	defer func() { c.depth-- }()
 	switch n := n.(type) {
@@ -104,7 +104,7 @@ func (c *compiler) compile(n ast.Node) (node, error) {
 		}
 		return c.call(n, name.Value, n.Arguments)
 	case *ast.BytesNode:
-		return nil, c.fail(n, "a text is written without b before its quotation mark")
+		return nil, c.fail(n, "remove the b before the quotation mark; a text has no prefix")
 	default:
 		return nil, c.fail(n, "this cannot be used in an expression")
 	}
@@ -123,7 +123,7 @@ func (c *compiler) all(nodes []ast.Node) ([]node, error) {
 
 func (c *compiler) text(n *ast.StringNode) (node, error) {
 	if strings.IndexByte(n.Value, 0) >= 0 {
-		return nil, c.fail(n, "a text cannot contain a NUL character")
+		return nil, c.fail(n, "a text must not contain a NUL character")
 	}
 	return constant(n.Value), nil
 }
@@ -137,7 +137,7 @@ func (c *compiler) number(n ast.Node) (node, error) {
 	}
 	value, ok := parseNumber(plainLiteral(literal))
 	if !ok {
-		return nil, c.fail(n, "a number has at most %d digits and an exponent within ±%d",
+		return nil, c.fail(n, "a number must have at most %d digits and an exponent within ±%d",
 			exactjson.DigitsMax, exactjson.ExponentMax)
 	}
 	return constant(value), nil
@@ -200,7 +200,7 @@ func (c *compiler) conditional(n *ast.ConditionalNode) (node, error) {
 
 func (c *compiler) let(n *ast.VariableDeclaratorNode) (node, error) {
 	if isRoot(n.Name) {
-		return nil, c.fail(n, "“%s” is already the name of something else", n.Name)
+		return nil, c.fail(n, "“%s” is already in use; choose another name", n.Name)
 	}
 	value, err := c.compile(n.Value)
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *compiler) object(n *ast.MapNode) (node, error) {
 	for i, part := range n.Pairs {
 		pair, ok := part.(*ast.PairNode)
 		if !ok {
-			return nil, c.fail(n, "the members of an object are pairs of a name and a value")
+			return nil, c.fail(n, "each member of an object must be a name and a value")
 		}
 		var err error
 		if keys[i], err = c.key(pair.Key); err != nil {

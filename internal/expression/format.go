@@ -64,7 +64,7 @@ func dateTokens(pattern string) ([]dateToken, error) {
 		case rest[0] == '\'':
 			end := strings.IndexByte(rest[1:], '\'')
 			if end < 0 {
-				return nil, problem("a text in the pattern is never closed with '")
+				return nil, problem("a quoted text in the pattern is not closed; add '")
 			}
 			tokens = append(tokens, dateToken{literal: rest[1 : 1+end]})
 			rest = rest[end+2:]
@@ -156,7 +156,7 @@ func parseDate(text string, tokens []dateToken) (time.Time, bool) {
 	return t, exists && text == ""
 }
 
-const errNumberPattern problem = "the pattern of a number looks like 0.00 or #,##0.00"
+const errNumberPattern problem = "the pattern of a number must look like 0.00 or #,##0.00"
 
 // formatNumber writes a number with a pattern such as #,##0.00: zeros are
 // digits that are always written, # decimals only where needed, a comma groups

@@ -44,7 +44,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (node, error) 
 	}
 	f, ok := lookup(name)
 	if !ok {
-		return nil, c.fail(n, "there is no function “%s”", name)
+		return nil, c.fail(n, "unknown function “%s”", name)
 	}
 	if len(args) < f.least || len(args) > f.most {
 		return nil, c.fail(n, "%s takes %s, but there are %d", name, f.arity(), len(args))

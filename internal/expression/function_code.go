@@ -82,7 +82,7 @@ func fromBase64(c *call) (any, error) {
 	if result := string(decoded); utf8.ValidString(result) && strings.IndexByte(result, 0) < 0 {
 		return result, nil
 	}
-	return nil, problem("fromBase64 gives text, but this is not text in UTF-8")
+	return nil, problem("fromBase64 needs base64 of UTF-8 text, but the decoded bytes are not UTF-8")
 }
 
 // hash is SHA-256 of the text in UTF-8, in lower-case hexadecimal digits.

@@ -112,7 +112,7 @@ func (c *call) unit(i int) (unit, error) {
 	case "milliseconds", "millisecond":
 		return unit{milliseconds: 1}, nil
 	default:
-		return unit{}, problemf("the unit of %s is years, months, weeks, days, hours, minutes, seconds or milliseconds", c.name)
+		return unit{}, problemf("the unit of %s must be years, months, weeks, days, hours, minutes, seconds or milliseconds", c.name)
 	}
 }
 
@@ -133,7 +133,7 @@ func dateAdd(c *call) (any, error) {
 	}
 	span := max(u.months, u.milliseconds)
 	if n := int64(amount); n > amountMax/span || n < -amountMax/span {
-		return nil, problem("the years of a date are 0 to 9999")
+		return nil, problem("the year of a date must be from 0 to 9999")
 	}
 	result, ok := time.Time{}, false
 	if u.months > 0 {
@@ -142,7 +142,7 @@ func dateAdd(c *call) (any, error) {
 		result, ok = inCalendar(time.UnixMilli(t.UnixMilli() + int64(amount)*u.milliseconds))
 	}
 	if !ok {
-		return nil, problem("the years of a date are 0 to 9999")
+		return nil, problem("the year of a date must be from 0 to 9999")
 	}
 	return result, nil
 }

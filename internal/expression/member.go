@@ -70,13 +70,13 @@ func (c *compiler) root(n *ast.IdentifierNode) (node, error) {
 	case name == "$" && c.scope.Column:
 		return func(r *run) (any, error) { return r.env.Column, nil }, nil
 	case name == "tasks":
-		return nil, c.fail(n, `tasks is followed by the id of a task: tasks.score, or tasks["a-b"]`)
+		return nil, c.fail(n, `tasks must be followed by the id of a task, for example tasks.score or tasks["a-b"]`)
 	case name == "$" && c.scope.Fields:
-		return nil, c.fail(n, "$ is followed by the name of a field: $.name")
+		return nil, c.fail(n, "$ must be followed by the name of a field, for example $.name")
 	case name == "$":
-		return nil, c.fail(n, "$ has no meaning here")
+		return nil, c.fail(n, "$ cannot be used here; only transform fields and decision table cells have it")
 	default:
-		return nil, c.fail(n, "“%s” is not known; here an expression can use %s", name, c.roots())
+		return nil, c.fail(n, "“%s” does not exist; an expression can use %s", name, c.roots())
 	}
 }
 
@@ -146,12 +146,12 @@ func (c *compiler) member(n *ast.MemberNode) (node, error) {
 	switch root := c.rootName(n.Node); {
 	case root == "tasks":
 		if !isName {
-			return nil, c.fail(n, `the id of a task is written out: tasks.score, or tasks["a-b"]`)
+			return nil, c.fail(n, `the id of a task must be written out, for example tasks.score or tasks["a-b"]`)
 		}
 		c.refs.addTask(name.Value)
 		return func(r *run) (any, error) { return r.env.Tasks[name.Value].Value(), nil }, nil
 	case root == "$" && c.scope.Fields && !isName:
-		return nil, c.fail(n, "the name of a field is written out: $.name")
+		return nil, c.fail(n, "the name of a field must be written out, for example $.name")
 	case root == "execution" && isName && !listed(executionMembers, name.Value):
 		return nil, c.fail(n, "execution has no “%s”, only %s", name.Value, commas(executionMembers))
 	}
@@ -226,17 +226,17 @@ func pick(v, k any) (any, error) {
 	case map[string]any:
 		name, ok := k.(string)
 		if !ok {
-			return nil, problemf("a member of an object is named by text, but the name is %s", kind(k))
+			return nil, problemf("the name of an object's member must be text, but it is %s", kind(k))
 		}
 		return v[name], nil
 	case []any:
 		n, ok := toNumber(k)
 		if !ok {
-			return nil, problemf("an element of a list is named by a number, but it is %s", kind(k))
+			return nil, problemf("the index of a list must be a number, but it is %s", kind(k))
 		}
 		i, ok := n.whole()
 		if !ok {
-			return nil, problem("an element of a list is named by a whole number")
+			return nil, problem("the index of a list must be a whole number")
 		}
 		if i < 0 {
 			i += len(v)

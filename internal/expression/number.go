@@ -253,7 +253,7 @@ func power(a, b *number) (*number, error) {
 	var fraction apd.Decimal
 	b.dec.Modf(nil, &fraction)
 	if err != nil && a.dec.Negative && !fraction.IsZero() {
-		return nil, problem("a negative number has no power that is not whole")
+		return nil, problem("a negative number can be raised only to a whole power")
 	}
 	if err != nil {
 		return nil, errRange

@@ -15,7 +15,7 @@ type loopVars struct {
 
 func (c *compiler) pointer(n *ast.PointerNode) (node, error) {
 	if len(c.loops) == 0 {
-		return nil, c.fail(n, "# is the element of a list and stands within map, filter and their like")
+		return nil, c.fail(n, "# is the current element of a list; use it only inside map, filter and similar functions")
 	}
 	vars := c.loops[len(c.loops)-1]
 	switch {
@@ -148,7 +148,7 @@ func (c *compiler) looped(n ast.Node, name string, args []ast.Node, predicate *a
 	case "groupBy":
 		eval = l.groupBy
 	default:
-		return nil, c.fail(n, "there is no function “%s”", name)
+		return nil, c.fail(n, "unknown function “%s”", name)
 	}
 	c.builds = true
 	return c.at(n, eval), nil
@@ -214,7 +214,7 @@ func (l *loop) sum(r *run) (any, error) {
 	err := l.each(r, func(_ int, _, made any) (bool, error) {
 		n, ok := toNumber(made)
 		if !ok {
-			return false, problemf("sum adds numbers, but for an element it got %s", kind(made))
+			return false, problemf("sum needs numbers, but the value of one element is %s", kind(made))
 		}
 		var err error
 		total, err = add(new(number), total, n)
@@ -306,7 +306,7 @@ func (l *loop) groupBy(r *run) (any, error) {
 		default:
 			n, ok := toNumber(key)
 			if !ok {
-				return false, problemf("groupBy groups by text, numbers or true and false, but for an element it got %s", kind(key))
+				return false, problemf("groupBy needs text, numbers or true and false as keys, but the key of one element is %s", kind(key))
 			}
 			name = (&number{dec: n.dec}).String()
 		}

@@ -42,7 +42,7 @@ func newPattern(text string) (*pattern, error) {
 	}
 	size := instructions(parsed)
 	if size > regexInstructionsMax {
-		return nil, problem("the regular expression repeats too much")
+		return nil, problem("the regular expression repeats too much; use smaller repeat counts")
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {

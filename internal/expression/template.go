@@ -47,7 +47,7 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 	for at := 0; at < len(runes); {
 		start, end, ok := nextExpression(runes, at)
 		if !ok {
-			return nil, &Error{Message: "{{ is never closed with }}", Position: positionIn(lines, start)}
+			return nil, &Error{Message: "{{ is not closed; add }}", Position: positionIn(lines, start)}
 		}
 		if start > at {
 			t.parts = append(t.parts, part{text: string(runes[at:start])})
@@ -56,7 +56,7 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 			break
 		}
 		if len(t.parts) > 2*partsMax {
-			return nil, &Error{Message: "a text has at most 1,000 {{ … }}", Position: positionIn(lines, start)}
+			return nil, &Error{Message: "a text must have at most 1,000 {{ … }}", Position: positionIn(lines, start)}
 		}
 		inner := runes[start+2 : end]
 		x, err := compile(&source{text: string(inner), runes: inner, lines: lines, start: start + 2}, scope)

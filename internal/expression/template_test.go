@@ -71,13 +71,13 @@ func TestTemplateRefuses(t *testing.T) {
 		line, column int
 		message      string
 	}{
-		{`a {{ input.a`, 1, 3, "{{ is never closed with }}"},
-		{`{{ "}} `, 1, 1, "{{ is never closed with }}"},
-		{`{{ {"a": 1 }}`, 1, 1, "{{ is never closed with }}"},
+		{`a {{ input.a`, 1, 3, "{{ is not closed; add }}"},
+		{`{{ "}} `, 1, 1, "{{ is not closed; add }}"},
+		{`{{ {"a": 1 }}`, 1, 1, "{{ is not closed; add }}"},
 		{`{{}}`, 1, 3, "the expression is empty"},
-		{"ñ\n {{ foo }}", 2, 5, "“foo” is not known"},
+		{"ñ\n {{ foo }}", 2, 5, "“foo” does not exist"},
 		{"{{ 1 }} {{ 1 + }}", 1, 15, "the expression ends too early"},
-		{strings.Repeat("{{1}}", 2100), 1, 10006, "a text has at most 1,000 {{ … }}"},
+		{strings.Repeat("{{1}}", 2100), 1, 10006, "a text must have at most 1,000 {{ … }}"},
 		{"\xff", 1, 1, "not valid UTF-8"},
 	} {
 		_, err := expression.CompileTemplate(tc.source, all)
@@ -197,7 +197,7 @@ func TestTreeRefuses(t *testing.T) {
 	}
 	require.Len(t, found, 2)
 	require.Equal(t, "a: the expression ends too early", found[0])
-	require.Contains(t, found[1], "b[1].c: “foo” is not known")
+	require.Contains(t, found[1], "b[1].c: “foo” does not exist")
 
 	_, faults = expression.CompileTree("{{ foo }}", all)
 	require.Len(t, faults, 1)

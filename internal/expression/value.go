@@ -162,7 +162,7 @@ func (r *run) compare(a, b any) (int, error) {
 	return from.Compare(to), nil
 }
 
-const errNotOrdered problem = "only two numbers, two texts or two dates have an order"
+const errNotOrdered problem = "only two numbers, two texts or two dates can be compared"
 
 // valueBytes is what every value counts for in a result, so that visiting one
 // is bounded where the values are small.

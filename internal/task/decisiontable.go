@@ -26,7 +26,7 @@ func (decisionTableType) Compile(c *workflow.ConfigReader) workflow.Program {
 	b.policy = hitPolicy(c.Choice("hitPolicy", string(hitFirst), string(hitUnique), string(hitPriority), string(hitCollect)))
 	b.aggregate = aggregate(c.Choice("aggregate", string(aggregateNone), string(aggregateSum), string(aggregateMin), string(aggregateMax), string(aggregateCount)))
 	if b.policy != hitCollect && b.aggregate != aggregateNone {
-		c.Fault("aggregate", "only the hit policy collect has one")
+		c.Fault("aggregate", "is allowed only with the hit policy collect")
 	}
 	b.readInputs()
 	b.readOutputs()
@@ -72,7 +72,7 @@ func (b *tableBuilder) readInputs() {
 	axisOf := map[string]int{}
 	for i, in := range b.c.Objects("inputs") {
 		if i == tableColumnsMax {
-			b.fault(b.c, "inputs", "has more than %d columns", tableColumnsMax)
+			b.fault(b.c, "inputs", "must have at most %d columns", tableColumnsMax)
 			break
 		}
 		in.Text("name") // for readers of the table
@@ -81,7 +81,7 @@ func (b *tableBuilder) readInputs() {
 		b.faulty = b.faulty || in.Has("expr") && at.expr == nil
 		switch {
 		case field != "" && in.Has("expr"):
-			b.fault(in, "", "has both field and expr; one of them is the column's value")
+			b.fault(in, "", "must have field or expr, not both")
 		case field != "":
 			at.path = b.readField(in, field)
 			if same, known := axisOf[field]; known {
@@ -103,7 +103,7 @@ func (b *tableBuilder) readInputs() {
 func (b *tableBuilder) readField(in *workflow.ConfigReader, field string) []string {
 	path := strings.Split(field, ".")
 	if slices.Contains(path, "") {
-		b.fault(in, "field", "must be a dotted path from a root, for instance input.score")
+		b.fault(in, "field", "must be a dotted path such as input.score")
 		return nil
 	}
 	var source strings.Builder
@@ -137,11 +137,11 @@ func (b *tableBuilder) readOutputs() {
 		}
 		for _, earlier := range b.outputs {
 			if o.name != "" && clash(o.path, earlier.path) {
-				b.fault(out, "name", "clashes with the output %s", earlier.name)
+				b.fault(out, "name", "conflicts with the output %s", earlier.name)
 			}
 		}
 		if o.values != nil && b.policy != hitPriority {
-			b.fault(out, "values", "only the hit policy priority orders by them")
+			b.fault(out, "values", "is allowed only with the hit policy priority")
 		}
 		b.outputs = append(b.outputs, o)
 	}
@@ -156,7 +156,7 @@ func clash(x, y []string) bool {
 func (b *tableBuilder) readRules() {
 	rules := b.c.Objects("rules")
 	if len(rules) > tableRulesMax {
-		b.fault(b.c, "rules", "has more than %d rules", tableRulesMax)
+		b.fault(b.c, "rules", "must have at most %d rules", tableRulesMax)
 		return
 	}
 	b.faulty = b.faulty || len(rules) != len(b.c.List("rules"))
@@ -165,10 +165,10 @@ func (b *tableBuilder) readRules() {
 		when, then := r.List("when"), r.List("then")
 		switch {
 		case len(when) != len(b.columns) && r.Has("when"):
-			b.fault(r, "when", "has %d cells for %d inputs", len(when), len(b.columns))
+			b.fault(r, "when", "must have one cell for each input; it has %d cells for %d inputs", len(when), len(b.columns))
 			continue
 		case len(then) != len(b.outputs) && r.Has("then"):
-			b.fault(r, "then", "has %d cells for %d outputs", len(then), len(b.outputs))
+			b.fault(r, "then", "must have one cell for each output; it has %d cells for %d outputs", len(then), len(b.outputs))
 			continue
 		case !r.Has("when") || !r.Has("then"):
 			b.faulty = true
@@ -210,7 +210,7 @@ func (b *tableBuilder) readCondition(r *workflow.ConfigReader, index int, v any)
 	}
 	col := &b.columns[index]
 	if !read.any && col.valueless {
-		b.fault(r, at, "the column has neither field nor expr, so there is no value to compare; write a condition")
+		b.fault(r, at, "must be a condition, because the column has neither field nor expr")
 	}
 	col.note(read)
 	b.cells[index] = append(b.cells[index], read)
@@ -264,7 +264,7 @@ func (b *tableBuilder) readConclusion(r *workflow.ConfigReader, index int, v any
 		read = conclusion{present: true, value: written}
 	}
 	if values := b.outputs[index].values; values != nil && indexOf(values, read.value) < 0 {
-		b.fault(r, at, "is not among the output's values")
+		b.fault(r, at, "must be one of the output's values")
 	}
 	return read
 }
@@ -286,7 +286,7 @@ func (b *tableBuilder) place() {
 		for j, c := range b.columns {
 			axis, read := b.axes[c.axis], b.cells[j][i]
 			if axis.nests(read) {
-				b.c.Warn(fmt.Sprintf("rules[%d].when[%d]", i, j), "has an entry that is within another one; a number has no separator of thousands")
+				b.c.Warn(fmt.Sprintf("rules[%d].when[%d]", i, j), "has an entry that another entry includes; write numbers without a thousands separator")
 			}
 			placed := condition{spans: axis.place(read), expr: b.cellExprs[j][i]}
 			b.conditions = append(b.conditions, placed)
@@ -314,6 +314,6 @@ func (b *tableBuilder) check() {
 		return // to which nothing may be added
 	}
 	if gap := b.gap(); gap != "" {
-		b.c.Warn("rules", "leave a gap: none hits where %s", gap)
+		b.c.Warn("rules", "leave a gap: no rule hits if %s", gap)
 	}
 }

@@ -74,7 +74,7 @@ func (e *evaluation) order(ruleIndex int, values []any) ([]int, error) {
 		position := len(o.values)
 		if !isAbsent(values[i]) {
 			if position = indexOf(o.values, values[i]); position < 0 {
-				return nil, failure(codeDecisionTable, "rules[%d].then[%d]: the result is not among the output's values", ruleIndex, i)
+				return nil, failure(codeDecisionTable, "rules[%d].then[%d]: the result must be one of the output's values", ruleIndex, i)
 			}
 		}
 		order = append(order, position)

@@ -88,7 +88,7 @@ func TestDecisionTablePriority(t *testing.T) {
 		if want == "" {
 			failed := failing(t, p, input)
 			require.Equal(t, codeDecisionTable, failed.Code)
-			require.Contains(t, failed.Message, "rules[5].then[0]: the result is not among the output's values")
+			require.Contains(t, failed.Message, "rules[5].then[0]: the result must be one of the output's values")
 			continue
 		}
 		output, _ := run(t, p, input)
@@ -177,22 +177,22 @@ func TestDecisionTableRefusals(t *testing.T) {
 		{`{}`, at + "outputs", "is required"},
 		{`{}`, at + "rules", "is required"},
 		{`{"inputs":[],"outputs":[],"rules":[]}`, at + "outputs", "1 to 100"},
-		{table(field, `{"name":"a"},{"name":"a"}`, ""), at + "outputs[1].name", "clashes with the output a"},
-		{table(field, `{"name":"a.b"},{"name":"a"}`, ""), at + "outputs[1].name", "clashes with the output a.b"},
+		{table(field, `{"name":"a"},{"name":"a"}`, ""), at + "outputs[1].name", "conflicts with the output a"},
+		{table(field, `{"name":"a.b"},{"name":"a"}`, ""), at + "outputs[1].name", "conflicts with the output a.b"},
 		{table(field, `{"name":"a..b"}`, ""), at + "outputs[0].name", "dots"},
 		{table(field, `{}`, ""), at + "outputs[0].name", "is required"},
-		{table(field, `{"name":"a","values":[1]}`, ""), at + "outputs[0].values", "only the hit policy priority"},
+		{table(field, `{"name":"a","values":[1]}`, ""), at + "outputs[0].values", "is allowed only with the hit policy priority"},
 		{table(`{"field":"nope.n"}`, out, ""), at + "inputs[0].field", ""},
 		{table(`{"field":"input..n"}`, out, ""), at + "inputs[0].field", "dotted path"},
 		{table(`{"field":"tasks.nope.output"}`, out, ""), at + "inputs[0].field", "task"},
 		{table(`{"expr":"1 +"}`, out, ""), at + "inputs[0].expr", ""},
-		{table(`{"field":"input.n","expr":"1"}`, out, ""), at + "inputs[0]", "both field and expr"},
-		{table(`{"field":"input.n","type":"number"}`, out, ""), at + "inputs[0].type", "not a member"},
-		{table(field, out, `{"when":[],"then":[1]}`), at + "rules[0].when", "has 0 cells for 1 inputs"},
+		{table(`{"field":"input.n","expr":"1"}`, out, ""), at + "inputs[0]", "must have field or expr, not both"},
+		{table(`{"field":"input.n","type":"number"}`, out, ""), at + "inputs[0].type", "not a known property"},
+		{table(field, out, `{"when":[],"then":[1]}`), at + "rules[0].when", "it has 0 cells for 1 inputs"},
 		{table(field, out, `{"when":["1"],"then":[1,2]}`), at + "rules[0].then", "has 2 cells for 1 outputs"},
 		{table(field, out, `{"then":[1]}`), at + "rules[0].when", "is required"},
 		{table(field, out, `{"when":[""]}`), at + "rules[0].then", "is required"},
-		{table(field, out, `{"when":[""],"then":[1],"priority":1}`), at + "rules[0].priority", "not a member"},
+		{table(field, out, `{"when":[""],"then":[1],"priority":1}`), at + "rules[0].priority", "not a known property"},
 		{table(field, out, `5,{"when":["hunter2"],"then":[1]}`), at + "rules[0]", "must be an object"},
 		{table(field, out, `{"when":["gold"],"then":[1]}`), at + "rules[0].when[0]", ""},
 		{table(field, out, `{"when":["[1..\"a\"]"],"then":[1]}`), at + "rules[0].when[0]", "both ends"},
@@ -206,10 +206,10 @@ func TestDecisionTableRefusals(t *testing.T) {
 		{table(field, out, `{"when":[""],"then":["approve"]}`), at + "rules[0].then[0]", ""},
 		{table(field, out, `{"when":[""],"then":["$"]}`), at + "rules[0].then[0]", "$"},
 		{`{"hitPolicy":"any","inputs":[],"outputs":[{"name":"a"}],"rules":[]}`, at + "hitPolicy", "must be one of"},
-		{`{"aggregate":"sum","inputs":[],"outputs":[{"name":"a"}],"rules":[]}`, at + "aggregate", "only the hit policy collect"},
+		{`{"aggregate":"sum","inputs":[],"outputs":[{"name":"a"}],"rules":[]}`, at + "aggregate", "is allowed only with the hit policy collect"},
 		{
 			`{"hitPolicy":"priority","inputs":[],"outputs":[{"name":"a","values":[1]}],"rules":[{"when":[],"then":[2]}]}`,
-			at + "rules[0].then[0]", "not among the output's values",
+			at + "rules[0].then[0]", "one of the output's values",
 		},
 	})
 }
@@ -283,8 +283,8 @@ func TestDecisionTableWarnings(t *testing.T) {
 		{"collect", `"","";"1",""`, ""},
 		{"first", `"$ > 5","";"> 6",""`, ""},
 		{"first", `"[1..5]","";"[5..6]",""`, ""},
-		{"first", `">= 1,500",""`, "tasks[0].config.rules[0].when[0]: has an entry that is within another one; a number has no separator of thousands"},
-		{"collect", `"","not(7, \"a\", (5..8])"`, "tasks[0].config.rules[0].when[1]: has an entry that is within another one; a number has no separator of thousands"},
+		{"first", `">= 1,500",""`, "tasks[0].config.rules[0].when[0]: has an entry that another entry includes; write numbers without a thousands separator"},
+		{"collect", `"","not(7, \"a\", (5..8])"`, "tasks[0].config.rules[0].when[1]: has an entry that another entry includes; write numbers without a thousands separator"},
 		{"first", `"< 1, 1, > 1","not([1..5], [4..6], null)"`, ""},
 	} {
 		p, details := plan(t, Types(Ports{}), `[{"id":"t","type":"decision-table","config":`+overlapTable(c.policy, nm, c.rules)+`}]`, `[]`)
@@ -325,7 +325,7 @@ func TestDecisionTableGaps(t *testing.T) {
 		}
 		require.Len(t, p.Warnings, 1, c.rules)
 		require.Equal(t, "tasks[0].config.rules", p.Warnings[0].Field)
-		require.Contains(t, p.Warnings[0].Message, "leave a gap: none hits where "+c.want)
+		require.Contains(t, p.Warnings[0].Message, "leave a gap: no rule hits if "+c.want)
 	}
 }
 

@@ -30,7 +30,7 @@ func (delayType) Compile(c *workflow.ConfigReader) workflow.Program {
 	case !c.Has("forMs") && !c.Has("until"):
 		c.Require("forMs")
 	case c.Has("forMs") && c.Has("until"):
-		c.Fault("until", "forMs is there as well; a delay has one of them")
+		c.Fault("until", "must not be given together with forMs; keep one of them")
 	}
 	c.Waits()
 	return d

@@ -31,6 +31,6 @@ func TestDelay(t *testing.T) {
 	require.Equal(t, codeDelay, failing(t, program(t, "delay", `{"until":"input.at"}`), `{"at":"soon"}`).Code)
 	requireRefusals(t, "delay", []refusal{
 		{`{}`, "tasks[0].config.forMs", "is required"},
-		{`{"forMs":1,"until":"now()"}`, "tasks[0].config.until", "forMs is there as well"},
+		{`{"forMs":1,"until":"now()"}`, "tasks[0].config.until", "must not be given together with forMs"},
 	})
 }

@@ -24,7 +24,7 @@ func (forEachType) Compile(c *workflow.ConfigReader) workflow.Program {
 	} else if c.Has("tasks") || c.Has("edges") {
 		c.Value("tasks")
 		c.Value("edges")
-		c.Fault("workflow", "tasks are there as well; a for-each has one of them")
+		c.Fault("workflow", "must not be given together with tasks; keep one of them")
 	}
 	if reference := c.Object("workflow"); reference != nil {
 		nest.Ref = reference.Workflow()

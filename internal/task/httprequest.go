@@ -71,7 +71,7 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	r.headers = readHeaders(c)
 	r.secretive = slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.secret != "" })
 	if r.auth = readAuth(c); r.auth != nil && r.auth.kind != authAPIKey && slices.ContainsFunc(r.headers, func(h requestHeader) bool { return h.name == headerAuthorization }) {
-		c.Fault("headers.Authorization", "is set by auth")
+		c.Fault("headers.Authorization", "must not be set, because auth sets this header")
 	}
 	r.body = readBody(c)
 	r.redirects = c.Int("followRedirects", 0, 0, egress.RedirectsMax)
@@ -130,11 +130,11 @@ func readHeaders(c *workflow.ConfigReader) []requestHeader {
 		}
 		switch {
 		case !isHeaderName(name):
-			object.Fault(name, "is not the name of a header")
+			object.Fault(name, "must be a valid header name")
 		case egress.HeaderRefused(name) || canonical == headerIdempotencyKey:
-			object.Fault(name, "is set by the service")
+			object.Fault(name, "must not be set, because the service sets this header")
 		case seen[canonical]:
-			object.Fault(name, "occurs twice")
+			object.Fault(name, "must not occur twice; header names ignore upper and lower case")
 		case !isObject && kindOf(object.Value(name)) == kindOther:
 			object.Fault(name, `must be a text, number, boolean or {"secret": name}`)
 		}

@@ -79,7 +79,7 @@ func readAnswer(answer *egress.Response) (any, error) {
 	return output, nil
 }
 
-var errNotJSON = errors.New("the answer's body is not the JSON that its content type says")
+var errNotJSON = errors.New("the response body is not JSON, although its content type says so")
 
 // decodeText gives the text of a body. A NUL is in no text.
 func decodeText(body []byte, mediaType, charset string) (string, bool) {

@@ -51,13 +51,13 @@ func readAuth(c *workflow.ConfigReader) *requestAuth {
 	case authAPIKey:
 		a.header, a.query = o.Text("header"), o.Text("query")
 		if a.header != "" && a.query != "" {
-			o.Fault("query", "header is there as well; a key goes into one of them")
+			o.Fault("query", "must not be given together with header; keep one of them")
 		}
 		if a.header == "" && a.query == "" {
 			a.header = "X-Api-Key"
 		}
 		if a.header != "" && (!isHeaderName(a.header) || egress.HeaderRefused(a.header) || http.CanonicalHeaderKey(a.header) == headerIdempotencyKey) {
-			o.Fault("header", "is not a header that can be set")
+			o.Fault("header", "must be a header that can be set")
 		}
 	case authOAuth2:
 		o.Require("tokenUrl", "clientId")

@@ -37,7 +37,7 @@ func readBody(c *workflow.ConfigReader) requestBody {
 		case first == "":
 			first = name
 		default:
-			c.Fault(name, "%s is there as well; a request has one of them", first)
+			c.Fault(name, "must not be given together with %s; keep one of them", first)
 		}
 	}
 	return b

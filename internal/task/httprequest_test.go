@@ -157,7 +157,7 @@ func TestHTTPRequestAddress(t *testing.T) {
 		{"{{ input.v }}", "//example.com/", "url: must begin with http:// or https://"},
 		{"{{ input.v }}", "", "url: must begin with http:// or https://"},
 		{"{{ input.none }}", "", "url: the result is not a text"},
-		{"URL/{{ input }}", "", "url: an object or array cannot be filled in"},
+		{"URL/{{ input }}", "", "url: must not be an object or array"},
 		{"URL/{{ input.none + 1 }}", "", "url: line 1"},
 	} {
 		failed := failing(t, s.request(t, `{"url":`+encode(t, c.url)+`}`), `{"v":`+encode(t, strings.ReplaceAll(c.value, `\\`, `\`))+`}`)
@@ -175,9 +175,9 @@ func TestHTTPRequestRefusesValuesAtRun(t *testing.T) {
 	for config, message := range map[string]string{
 		`{"url":"URL/","headers":{"X-A":"{{ input.lines }}"}}`:            "headers.X-A: the value contains a control character",
 		`{"url":"URL/","headers":{"X-A":"a{{ input.lines }}"}}`:           "headers.X-A: the value contains a control character",
-		`{"url":"URL/","headers":{"X-A":"{{ input }}"}}`:                  "headers.X-A: an object",
-		`{"url":"URL/","query":{"a":"{{ input }}"}}`:                      "query: a: an object",
-		`{"url":"URL/","method":"POST","bodyText":"{{ input }}"}`:         "bodyText: an object",
+		`{"url":"URL/","headers":{"X-A":"{{ input }}"}}`:                  "headers.X-A: must not be an object",
+		`{"url":"URL/","query":{"a":"{{ input }}"}}`:                      "query: a: must not be an object",
+		`{"url":"URL/","method":"POST","bodyText":"{{ input }}"}`:         "bodyText: must not be an object",
 		`{"url":"URL/","method":"POST","body":{"a":["{{ input.n+1 }}"]}}`: "body.a[0]: line 1",
 	} {
 		failed := failing(t, s.request(t, config), `{"lines":"a\r\nX-B: c"}`)
@@ -223,7 +223,7 @@ func TestHTTPRequestAnswers(t *testing.T) {
 		})
 		failed := failing(t, s.request(t, `{"url":"URL/"}`), `{}`)
 		require.Equal(t, workflow.TaskError{
-			Code: workflow.CodeExternalService, StatusCode: 200, Message: "the answer's body is not the JSON that its content type says",
+			Code: workflow.CodeExternalService, StatusCode: 200, Message: "the response body is not JSON, although its content type says so",
 		}, *failed)
 	}
 }
@@ -458,13 +458,13 @@ func TestHTTPRequestRefusals(t *testing.T) {
 		{with(`"headers":{"Authorization":"Bearer hunter2"}`), at + "headers.Authorization", "must not hold a credential"},
 		{with(`"headers":{"x-api-key":"hunter2"}`), at + "headers.x-api-key", "must not hold a credential"},
 		{with(`"headers":{"Cookie":"session=hunter2"}`), at + "headers.Cookie", "must not hold a credential"},
-		{with(`"headers":{"Host":"example.org"}`), at + "headers.Host", "is set by the service"},
-		{with(`"headers":{"content-length":"5"}`), at + "headers.content-length", "is set by the service"},
-		{with(`"headers":{"Transfer-Encoding":"chunked"}`), at + "headers.Transfer-Encoding", "is set by the service"},
-		{with(`"headers":{"Proxy-Authorization":"x"}`), at + "headers.Proxy-Authorization", "is set by the service"},
-		{with(`"headers":{"idempotency-key":"x"}`), at + "headers.idempotency-key", "is set by the service"},
-		{with(`"headers":{"X A":"x"}`), at + "headers.X A", "is not the name of a header"},
-		{with(`"headers":{"X-A":"x","x-a":"y"}`), at + "headers.x-a", "occurs twice"},
+		{with(`"headers":{"Host":"example.org"}`), at + "headers.Host", "must not be set, because the service sets this header"},
+		{with(`"headers":{"content-length":"5"}`), at + "headers.content-length", "must not be set, because the service sets this header"},
+		{with(`"headers":{"Transfer-Encoding":"chunked"}`), at + "headers.Transfer-Encoding", "must not be set, because the service sets this header"},
+		{with(`"headers":{"Proxy-Authorization":"x"}`), at + "headers.Proxy-Authorization", "must not be set, because the service sets this header"},
+		{with(`"headers":{"idempotency-key":"x"}`), at + "headers.idempotency-key", "must not be set, because the service sets this header"},
+		{with(`"headers":{"X A":"x"}`), at + "headers.X A", "must be a valid header name"},
+		{with(`"headers":{"X-A":"x","x-a":"y"}`), at + "headers.x-a", "must not occur twice; header names ignore upper and lower case"},
 		{with(`"headers":{"X-A":"{{ nope }}"}`), at + "headers.X-A", ""},
 		{with(`"headers":["a"]`), at + "headers", "must be an object"},
 		{with(`"query":{"a":{"b":1}}`), at + "query.a", "must be a text"},

@@ -21,7 +21,7 @@ type address struct{ template *expression.Template }
 var (
 	errSteps    = errors.New("a .. segment is not allowed in a path")
 	errHost     = errors.New("a value that is filled into the host must be a host name")
-	errNotText  = errors.New("an object or array cannot be filled in here")
+	errNotText  = errors.New("must not be an object or array here")
 	errNotURL   = errors.New("is not a valid address")
 	errWholeURL = errors.New("the result is not a text")
 )

@@ -64,7 +64,7 @@ func TestSwitchRefusals(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{
 		`{}`: "tasks[0].config.cases: is required",
-		`{"cases":[{"when":"true","goto":"a"}],"default":"b"}`:                            "edges[3]: is named by no case",
+		`{"cases":[{"when":"true","goto":"a"}],"default":"b"}`:                            "edges[3]: must be the target of a case",
 		`{"cases":[{"when":"true","goto":"nope"}],"default":"b"}`:                         "tasks[0].config.cases[0].goto: ",
 		`{"cases":[{"goto":"a"}]}`:                                                        "tasks[0].config.cases[0].when: is required",
 		`{"cases":[{"when":"true"}]}`:                                                     "tasks[0].config.cases[0].goto: is required",

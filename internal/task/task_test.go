@@ -131,7 +131,7 @@ func TestUnknownMembersAreRefused(t *testing.T) {
 		if kind == "http-request" {
 			field = "tasks[0].config.other"
 		}
-		requireRefusals(t, kind, []refusal{{config, field, "is not a member"}})
+		requireRefusals(t, kind, []refusal{{config, field, "is not a known property"}})
 	}
 }
 

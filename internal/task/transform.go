@@ -89,7 +89,7 @@ func (b *transformBuilder) place(i int) bool {
 	b.state[i] = visitOpen
 	for _, used := range b.uses(i) {
 		if !b.place(used) {
-			b.c.Fault("fields."+b.leaves[i].name(), "uses itself by way of $.%s", b.leaves[used].name())
+			b.c.Fault("fields."+b.leaves[i].name(), "depends on itself through $.%s", b.leaves[used].name())
 		}
 	}
 	b.state[i] = visitDone
@@ -113,7 +113,7 @@ func (b *transformBuilder) uses(i int) []int {
 			}
 		}
 		if !known {
-			b.c.Fault("fields."+b.leaves[i].name(), "refers to $.%s, which is no field", ref)
+			b.c.Fault("fields."+b.leaves[i].name(), "refers to $.%s, which is not a field of this transform", ref)
 		}
 	}
 	return used

@@ -39,10 +39,10 @@ func TestTransformRefusals(t *testing.T) {
 	requireRefusals(t, "transform", []refusal{
 		{`{}`, "tasks[0].config.fields", "is required"},
 		{`{"fields":[]}`, "tasks[0].config.fields", "must be an object"},
-		{`{"fields":{"a":"{{ $.a }}"}}`, "tasks[0].config.fields.a", "uses itself"},
-		{`{"fields":{"a":"{{ $.b }}","b":"{{ $.c }}","c":"{{ $.a }}"}}`, "tasks[0].config.fields.c", "uses itself"},
-		{`{"fields":{"a":{"x":"{{ $.a }}"}}}`, "tasks[0].config.fields.a.x", "uses itself"},
-		{`{"fields":{"a":"{{ $.nope }}"}}`, "tasks[0].config.fields.a", "is no field"},
+		{`{"fields":{"a":"{{ $.a }}"}}`, "tasks[0].config.fields.a", "depends on itself"},
+		{`{"fields":{"a":"{{ $.b }}","b":"{{ $.c }}","c":"{{ $.a }}"}}`, "tasks[0].config.fields.c", "depends on itself"},
+		{`{"fields":{"a":{"x":"{{ $.a }}"}}}`, "tasks[0].config.fields.a.x", "depends on itself"},
+		{`{"fields":{"a":"{{ $.nope }}"}}`, "tasks[0].config.fields.a", "is not a field"},
 		{`{"fields":{"a":{"b":["x","{{ 1 + }}"]}}}`, "tasks[0].config.fields.a.b[1]", ""},
 		{`{"fields":{"a":"{{ tasks.none.output }}"}}`, "tasks[0].config.fields.a", "task"},
 	})

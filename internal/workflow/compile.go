@@ -102,11 +102,11 @@ func (c *compiler) checkAddresses() {
 		}
 		switch {
 		case task != nil && task.Wait == nil:
-			c.fault(a.path, "", "asks for the address of task %s, which does not wait for a signal", a.id)
+			c.fault(a.path, "", "uses callbackUrl with task %s, which does not wait for a signal", a.id)
 		case task == nil && c.ids[a.id] != "":
-			c.fault(a.path, "", "asks for the address of task %s, which is in another graph", a.id)
+			c.fault(a.path, "", "uses callbackUrl with task %s, which is in another graph", a.id)
 		case task == nil:
-			c.fault(a.path, "", "asks for the address of a task that does not exist")
+			c.fault(a.path, "", "uses callbackUrl with a task that does not exist")
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (c *compiler) timeout(mode Mode, seconds int) time.Duration {
 		standard, most = TimeoutAsyncDefault, TimeoutAsyncMax
 	}
 	if seconds < 0 || seconds > int(most/time.Second) {
-		c.fault("timeoutSeconds", "", "must be between 1 and %d where executionMode is %s", int(most/time.Second), mode)
+		c.fault("timeoutSeconds", "", "must be between 1 and %d if executionMode is %s", int(most/time.Second), mode)
 		return most
 	}
 	if seconds == 0 {
@@ -168,7 +168,7 @@ func (c *compiler) task(b *graphBuilder, task *Task, def TaskDefinition) {
 	case known:
 		task.Program = taskType.Compile(config.root)
 	case def.Type != "":
-		c.fault(path+".type", "", "is not a type that exists")
+		c.fault(path+".type", "", "is not a known task type")
 	}
 	config.common()
 	if known {

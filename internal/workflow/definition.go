@@ -175,7 +175,7 @@ func (s *structure) text(path string, members map[string]any, name string, requi
 func (s *structure) known(path string, members map[string]any, names ...string) {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if !slices.Contains(names, name) {
-			s.fault(path+"."+name, "", "is not a member that exists here")
+			s.fault(path+"."+name, "", "is not a known property; remove it or correct its name")
 		}
 	}
 }

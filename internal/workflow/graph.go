@@ -52,7 +52,7 @@ func (b *graphBuilder) addTask(i int, def TaskDefinition) {
 	switch {
 	case def.ID == "":
 	case def.ID == Start:
-		b.fault(path+".id", "", "must not be %s, which is where a graph begins", Start)
+		b.fault(path+".id", "", "must not be %s, the reserved name for the start of a graph", Start)
 	case taken:
 		b.fault(path+".id", "", "is already the id of %s", other)
 	default:
@@ -69,19 +69,19 @@ func (b *graphBuilder) addEdge(i int, edge EdgeDefinition) {
 		source, sourceKnown = -1, true
 	}
 	if !sourceKnown {
-		b.fault(path+".source", "", "names no task of this graph")
+		b.fault(path+".source", "", "must be the id of a task in this graph")
 	}
 	switch {
 	case edge.Target == Start:
-		b.fault(path+".target", "", "must not be %s, which is where a graph begins", Start)
+		b.fault(path+".target", "", "must not be %s, the reserved name for the start of a graph", Start)
 	case !targetKnown:
-		b.fault(path+".target", "", "names no task of this graph")
+		b.fault(path+".target", "", "must be the id of a task in this graph")
 	}
 	if !sourceKnown || !targetKnown {
 		return
 	}
 	if first, twice := b.edges[[2]int{source, target}]; twice {
-		b.fault(path, "", "is the same edge as %s", b.edgePath(first))
+		b.fault(path, "", "repeats the edge %s; remove one of them", b.edgePath(first))
 		return
 	}
 	b.edges[[2]int{source, target}] = i
@@ -152,7 +152,7 @@ func (b *graphBuilder) checkReachable(tasks []TaskDefinition) {
 	for i := range reached {
 		// A task whose id is at fault has no edges for that reason alone.
 		if index, ok := b.graph.Index(tasks[i].ID); ok && index == i && !reached[i] {
-			b.fault(b.taskPath(i), "", "cannot be reached from %s", Start)
+			b.fault(b.taskPath(i), "", "cannot be reached from %s; add an edge that leads to it", Start)
 		}
 	}
 }

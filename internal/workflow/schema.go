@@ -84,11 +84,11 @@ func (c *compiler) schema(path string, document map[string]any) *schema {
 	}
 	walk := schemaWalk{ways: map[*jsonschema.Schema]int{}}
 	if walk.visit(compiled) > applicationsMax {
-		c.fault(path, "", "leads to its parts in more than %d ways", applicationsMax)
+		c.fault(path, "", "combines its parts in more than %d ways; simplify the schema", applicationsMax)
 		return nil
 	}
 	if walk.endless() {
-		c.fault(path, "", "has a $ref that leads back to itself without going into a property or an item, so nothing can match")
+		c.fault(path, "", "has a $ref that leads directly back to itself, so no value can match; remove the cycle")
 		return nil
 	}
 	return &schema{compiled: compiled, fast: newFastValidator(compiled), defaults: walk.defaults}
@@ -129,9 +129,9 @@ func schemaFaults(err error, path string, document any) []fault.Detail {
 	var regex *jsonschema.InvalidRegexError
 	switch {
 	case errors.As(err, &loading):
-		message = "has a $ref or $schema that leads outside the document"
+		message = "has a $ref or $schema that leads outside the document; move that schema into $defs"
 	case errors.As(err, &pointer), errors.As(err, &anchor):
-		message = "has a $ref that leads nowhere"
+		message = "has a $ref to a schema that does not exist"
 	case errors.As(err, &regex):
 		message = "has a pattern that is not a valid regular expression"
 	}
@@ -201,11 +201,11 @@ func explain(k jsonschema.ErrorKind, path string) []fault.Detail {
 	case *kind.Required:
 		return each(k.Missing, "is required")
 	case *kind.DependentRequired:
-		return each(k.Missing, "is required beside "+k.Prop)
+		return each(k.Missing, "is required together with "+k.Prop)
 	case *kind.Dependency:
-		return each(k.Missing, "is required beside "+k.Prop)
+		return each(k.Missing, "is required together with "+k.Prop)
 	case *kind.AdditionalProperties:
-		return each(k.Properties, "is not a property that the schema allows")
+		return each(k.Properties, "is not a property that the schema allows; remove it or correct its name")
 	case *kind.Enum, *kind.Const:
 		return one("must be one of the values that the schema lists")
 	case *kind.Format:
@@ -235,9 +235,11 @@ func explain(k jsonschema.ErrorKind, path string) []fault.Detail {
 	case *kind.MaxProperties:
 		return one("must have at most %d properties", k.Want)
 	case *kind.UniqueItems:
-		return one("must not have equal items")
-	case *kind.AnyOf, *kind.OneOf:
-		return one("matches none, or too many, of the alternatives of the schema")
+		return one("must not have two equal items")
+	case *kind.AnyOf:
+		return one("must match one of the alternatives of the schema (anyOf)")
+	case *kind.OneOf:
+		return one("must match exactly one of the alternatives of the schema (oneOf)")
 	default:
 		return one("does not match the schema")
 	}

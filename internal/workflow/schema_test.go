@@ -46,7 +46,7 @@ func TestCheckInput(t *testing.T) {
 				"items[1].amount: must be of type number",
 				"items[2].amount: must be of type number",
 				"kind: must be one of the values that the schema lists",
-				"secret: is not a property that the schema allows",
+				"secret: is not a property that the schema allows; remove it or correct its name",
 				"term: must be of type integer",
 			},
 		},
@@ -57,18 +57,18 @@ func TestCheckInput(t *testing.T) {
 			"term: must be less than 481",
 		}},
 		"missing":        {loan, `{}`, "", []string{"amount: is required", "borrower: is required"}},
-		"equal items":    {loan, `{"amount":1,"borrower":{"born":"1990-01-31"},"items":[{"amount":1.0},{"amount":1}]}`, "", []string{"items: must not have equal items"}},
+		"equal items":    {loan, `{"amount":1,"borrower":{"born":"1990-01-31"},"items":[{"amount":1.0},{"amount":1}]}`, "", []string{"items: must not have two equal items"}},
 		"large exponent": {`{"properties":{"a":{"maximum":10}}}`, `{"a":1e400}`, "", []string{"a: must be at most 10"}},
 		"any object":     {`{}`, `{"a":[1.50]}`, `{"a":[1.50]}`, nil},
 		"null default":   {`{"properties":{"a":{"type":["string","null"],"default":null}}}`, `{}`, `{"a":null}`, nil},
 		"wrong default":  {`{"properties":{"a":{"type":"string","default":5}}}`, `{}`, "", []string{"a: must be of type string"}},
 		"all of":         {`{"allOf":[{"properties":{"a":{"default":1}}},{"required":["a"]}],"anyOf":[{"properties":{"b":{"default":1}}},true]}`, `{}`, `{"a":1}`, nil},
-		"alternatives":   {`{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"oneOf":[{"minimum":1},{"minimum":2}]}}}`, `{"a":1,"b":3}`, "", []string{"a: matches none, or too many, of the alternatives of the schema", "b: matches none, or too many, of the alternatives of the schema"}},
+		"alternatives":   {`{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"oneOf":[{"minimum":1},{"minimum":2}]}}}`, `{"a":1,"b":3}`, "", []string{"a: must match one of the alternatives of the schema (anyOf)", "b: must match exactly one of the alternatives of the schema (oneOf)"}},
 		"prefix items":   {`{"properties":{"p":{"prefixItems":[{"properties":{"a":{"default":1}}}],"items":{"properties":{"b":{"default":2}}}}}}`, `{"p":[{},{},5]}`, `{"p":[{"a":1},{"b":2},5]}`, nil},
 		"draft-07 items": {`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"p":{"items":[{"properties":{"a":{"default":1}}}],"additionalItems":{"properties":{"b":{"default":2}}}},"q":{"items":{"properties":{"c":{"default":3}}}}}}`, `{"p":[{},{}],"q":[{}]}`, `{"p":[{"a":1},{"b":2}],"q":[{"c":3}]}`, nil},
 		"draft-07 formats and dependencies": {
 			`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"d":{"format":"date"}},"properties":{"d":{"$ref":"#/definitions/d"}},"dependencies":{"a":["b"]}}`, `{"d":"x","a":1}`, "",
-			[]string{"b: is required beside a", "d: must be a valid date"},
+			[]string{"b: is required together with a", "d: must be a valid date"},
 		},
 		"other properties":     {`{"additionalProperties":{"properties":{"a":{"default":1}}}}`, `{"x":{}}`, `{"x":{"a":1}}`, nil},
 		"recursive":            {`{"$defs":{"n":{"properties":{"v":{"default":0},"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"}`, `{"next":{"next":{}}}`, `{"v":0,"next":{"v":0,"next":{"v":0}}}`, nil},
@@ -108,17 +108,17 @@ func TestSchemaFaults(t *testing.T) {
 	for i := range wide {
 		wide[i] = fmt.Sprintf(`"s%d":{"anyOf":[{"$ref":"#/$defs/s%d"},{"$ref":"#/$defs/s%d"}]}`, i, i+1, i+1)
 	}
-	const endless = "inputSchema: has a $ref that leads back to itself without going into a property or an item, so nothing can match"
+	const endless = "inputSchema: has a $ref that leads directly back to itself, so no value can match; remove the cycle"
 	tests := map[string]struct{ schema, want string }{
-		"file":              {`{"$ref":"file:///etc/passwd"}`, "inputSchema: has a $ref or $schema that leads outside the document"},
-		"web":               {`{"properties":{"a":{"$ref":"https://example.com/x.json"}}}`, "inputSchema: has a $ref or $schema that leads outside the document"},
-		"relative":          {`{"$ref":"other.json"}`, "inputSchema: has a $ref or $schema that leads outside the document"},
+		"file":              {`{"$ref":"file:///etc/passwd"}`, "inputSchema: has a $ref or $schema that leads outside the document; move that schema into $defs"},
+		"web":               {`{"properties":{"a":{"$ref":"https://example.com/x.json"}}}`, "inputSchema: has a $ref or $schema that leads outside the document; move that schema into $defs"},
+		"relative":          {`{"$ref":"other.json"}`, "inputSchema: has a $ref or $schema that leads outside the document; move that schema into $defs"},
 		"another draft":     {`{"$schema":"http://json-schema.org/draft-04/schema#"}`, "inputSchema.$schema: must be JSON Schema 2020-12 or draft-07"},
 		"not a text":        {`{"$schema":5}`, "inputSchema.$schema: must be JSON Schema 2020-12 or draft-07"},
-		"inner draft":       {`{"$defs":{"x":{"$id":"x","$schema":"http://example.com/own"}}}`, "inputSchema: has a $ref or $schema that leads outside the document"},
-		"nowhere":           {`{"$ref":"#/$defs/x"}`, "inputSchema: has a $ref that leads nowhere"},
-		"no such anchor":    {`{"$ref":"#x"}`, "inputSchema: has a $ref that leads nowhere"},
-		"exponential":       {`{"$ref":"#/$defs/s0","$defs":{"s18":{},` + strings.Join(wide, ",") + `}}`, "inputSchema: leads to its parts in more than 100000 ways"},
+		"inner draft":       {`{"$defs":{"x":{"$id":"x","$schema":"http://example.com/own"}}}`, "inputSchema: has a $ref or $schema that leads outside the document; move that schema into $defs"},
+		"nowhere":           {`{"$ref":"#/$defs/x"}`, "inputSchema: has a $ref to a schema that does not exist"},
+		"no such anchor":    {`{"$ref":"#x"}`, "inputSchema: has a $ref to a schema that does not exist"},
+		"exponential":       {`{"$ref":"#/$defs/s0","$defs":{"s18":{},` + strings.Join(wide, ",") + `}}`, "inputSchema: combines its parts in more than 100000 ways; simplify the schema"},
 		"refers to itself":  {`{"$ref":"#"}`, endless},
 		"goes in a circle":  {`{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"allOf":[{"$ref":"#/$defs/y"}]},"y":{"anyOf":[true,{"$ref":"#/$defs/x"}]}}}`, endless},
 		"negative length":   {`{"properties":{"a":{"maxLength":-1}}}`, "inputSchema.properties.a.maxLength: must be at least 0"},
@@ -139,7 +139,7 @@ func TestSchemasLoadNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "schema.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"type":"object"}`), 0o600))
 	_, err := compile(t, `{"inputSchema":{"$ref":"file://`+file+`"},"tasks":[{"id":"a","type":"step"}]}`)
-	require.Equal(t, []string{"inputSchema: has a $ref or $schema that leads outside the document"}, lines(faults(t, err).Details))
+	require.Equal(t, []string{"inputSchema: has a $ref or $schema that leads outside the document; move that schema into $defs"}, lines(faults(t, err).Details))
 }
 
 // TestSchemaCost checks that a hostile schema or number takes no noticeable time.

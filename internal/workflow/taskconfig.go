@@ -150,7 +150,7 @@ func (t *taskConfig) unread() {
 	for _, r := range t.readers {
 		for _, name := range r.Members() {
 			if !r.read[name] {
-				r.Fault(name, "is not a member that exists here")
+				r.Fault(name, "is not a known property; remove it or correct its name")
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (t *taskConfig) checkRefs() {
 		case !found:
 			t.compiler.fault(ref.path, "", "refers to a task that does not exist")
 		case !before[index]:
-			t.compiler.fault(ref.path, "", "refers to task %s, which is no ancestor of this one", ref.id)
+			t.compiler.fault(ref.path, "", "refers to task %s, which is not an ancestor of this task", ref.id)
 		default:
 			graph.graph.Tasks[index].Read = true
 		}
@@ -192,10 +192,10 @@ func (t *taskConfig) resolveEdges() {
 		target, ok := t.graph.graph.Index(edge.target)
 		switch {
 		case !ok:
-			t.compiler.fault(edge.path, "", "names no task of this graph")
+			t.compiler.fault(edge.path, "", "must be the id of a task in this graph")
 			continue
 		case !slices.Contains(t.task.Targets, target):
-			t.compiler.fault(edge.path, "", "names a task to which no edge leads from this one")
+			t.compiler.fault(edge.path, "", "must be a task that an edge from this task leads to")
 			continue
 		case edge.path == onErrorPath:
 			onError = target
@@ -210,7 +210,7 @@ func (t *taskConfig) resolveEdges() {
 	for _, target := range t.task.Targets {
 		if t.onlyNamed && !conditional[target] && !otherwise[target] {
 			edge := t.graph.edges[[2]int{t.task.Index, target}]
-			t.compiler.fault(t.graph.edgePath(edge), "", "is named by no case and no default of its source")
+			t.compiler.fault(t.graph.edgePath(edge), "", "must be the target of a case or of the default of its source task")
 		}
 		if target != onError {
 			t.task.OnSuccess = append(t.task.OnSuccess, target)

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 			"tasks[0]: must be an object INVALID_FIELD_TYPE",
 			"tasks[1].id: must be a text INVALID_FIELD_TYPE",
 			"tasks[2].id: must match ^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
-			"tasks[2].extra: is not a member that exists here",
+			"tasks[2].extra: is not a known property; remove it or correct its name",
 			"tasks[3].type: is required MISSING_REQUIRED_FIELD",
 			"tasks[4].name: must be a text INVALID_FIELD_TYPE",
 			"tasks[4].config: must be an object INVALID_FIELD_TYPE",
@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 		"edge members": {`{"edges":[{"source":"start"},{"source":1,"target":"a","when":"x"},null]}`, []string{
 			"edges[0].target: is required MISSING_REQUIRED_FIELD",
 			"edges[1].source: must be a text INVALID_FIELD_TYPE",
-			"edges[1].when: is not a member that exists here",
+			"edges[1].when: is not a known property; remove it or correct its name",
 			"edges[2]: must be an object INVALID_FIELD_TYPE",
 		}},
 		"types within configs": {`{"tasks":[{"id":"a","type":"step","config":{
@@ -95,40 +95,40 @@ func TestCompileFaults(t *testing.T) {
 		"no task": {`{}`, []string{"tasks: must have at least one task"}},
 		"edges that lead nowhere": {`{"tasks":[{"id":"a","type":"step"}],"edges":[
 				{"source":"start","target":"a"},{"source":"start","target":"a"},{"source":"a","target":"b"},{"source":"c","target":"a"},{"source":"a","target":"start"}]}`, []string{
-			"edges[1]: is the same edge as edges[0]",
-			"edges[2].target: names no task of this graph",
-			"edges[3].source: names no task of this graph",
-			"edges[4].target: must not be start, which is where a graph begins",
+			"edges[1]: repeats the edge edges[0]; remove one of them",
+			"edges[2].target: must be the id of a task in this graph",
+			"edges[3].source: must be the id of a task in this graph",
+			"edges[4].target: must not be start, the reserved name for the start of a graph",
 		}},
 		"ids": {`{"tasks":[{"id":"a","type":"step"},{"id":"a","type":"step"},{"id":"start","type":"step"}],"edges":[{"source":"start","target":"a"}]}`, []string{
 			"tasks[1].id: is already the id of tasks[0]",
-			"tasks[2].id: must not be start, which is where a graph begins",
+			"tasks[2].id: must not be start, the reserved name for the start of a graph",
 		}},
 		"unreachable": {`{"tasks":[{"id":"a","type":"step"},{"id":"b","type":"step"},{"id":"c","type":"step"}],
 				"edges":[{"source":"start","target":"a"},{"source":"b","target":"c"}]}`, []string{
-			"tasks[1]: cannot be reached from start",
-			"tasks[2]: cannot be reached from start",
+			"tasks[1]: cannot be reached from start; add an edge that leads to it",
+			"tasks[2]: cannot be reached from start; add an edge that leads to it",
 		}},
 		"no way in": {`{"tasks":[{"id":"a","type":"step"},{"id":"b","type":"step"}]}`, []string{
-			"tasks[0]: cannot be reached from start",
-			"tasks[1]: cannot be reached from start",
+			"tasks[0]: cannot be reached from start; add an edge that leads to it",
+			"tasks[1]: cannot be reached from start; add an edge that leads to it",
 		}},
 		"unknown type and members": {`{"tasks":[{"id":"a","type":"nothing","config":{"x":1,"when":"(("}}]}`, []string{
-			"tasks[0].type: is not a type that exists",
+			"tasks[0].type: is not a known task type",
 			"tasks[0].config.when: line 1, column 2: ",
 		}},
 		"config": {`{"tasks":[{"id":"a","type":"step","config":{
 				"method":"FETCH","limit":11,"unknown":1,"parts":[{"name":null,"x":1}],"retry":{"maxAttempts":21,"factor":0.5,"retryOn":[503,"CODE",99,true],"often":1},"onError":"retry","timeoutMs":0}}]}`, []string{
 			"tasks[0].config.method: must be one of GET, POST",
 			"tasks[0].config.limit: must be an integer between 1 and 10",
-			"tasks[0].config.unknown: is not a member that exists here",
+			"tasks[0].config.unknown: is not a known property; remove it or correct its name",
 			"tasks[0].config.parts[0].name: is required",
-			"tasks[0].config.parts[0].x: is not a member that exists here",
+			"tasks[0].config.parts[0].x: is not a known property; remove it or correct its name",
 			"tasks[0].config.retry.maxAttempts: must be an integer between 1 and 20",
 			"tasks[0].config.retry.factor: must be a number between 1 and 10",
 			"tasks[0].config.retry.retryOn[2]: must be an error code or a status from 100 to 599",
 			"tasks[0].config.retry.retryOn[3]: must be an error code or a status from 100 to 599",
-			"tasks[0].config.retry.often: is not a member that exists here",
+			"tasks[0].config.retry.often: is not a known property; remove it or correct its name",
 			"tasks[0].config.onError: must be one of fail, continue",
 			"tasks[0].config.timeoutMs: must be an integer between 1 and 2592000000",
 		}},
@@ -145,10 +145,10 @@ func TestCompileFaults(t *testing.T) {
 				{"id":"b","type":"step","config":{"url":"{{ tasks.a.output }}","output":["{{ tasks.nowhere.output }}"]}},
 				{"id":"c","type":"step","config":{"parts":[{"name":"x","expr":"tasks[\"b\"].output"}]}}],
 				"edges":[{"source":"start","target":"a"},{"source":"a","target":"b"},{"source":"a","target":"c"}]}`, []string{
-			"tasks[0].config.url: refers to task b, which is no ancestor of this one",
-			"tasks[0].config.when: refers to task a, which is no ancestor of this one",
+			"tasks[0].config.url: refers to task b, which is not an ancestor of this task",
+			"tasks[0].config.when: refers to task a, which is not an ancestor of this task",
 			"tasks[1].config.output: refers to a task that does not exist",
-			"tasks[2].config.parts[0].expr: refers to task b, which is no ancestor of this one",
+			"tasks[2].config.parts[0].expr: refers to task b, which is not an ancestor of this task",
 		}},
 		"addresses of waits": {`{"tasks":[
 				{"id":"a","type":"step","config":{"url":"{{ callbackUrl('w') }}{{ callbackUrl('a') }}","when":"callbackUrl(\"nowhere\") == input.x","output":["{{ callbackUrl(input.id) }}"]}},
@@ -156,20 +156,20 @@ func TestCompileFaults(t *testing.T) {
 					"edges":[{"source":"start","target":"x"},{"source":"x","target":"v"}]}},
 				{"id":"w","type":"signal","config":{"when":"callbackUrl('v') == ''"}}],
 				"edges":[{"source":"start","target":"a"},{"source":"a","target":"n"},{"source":"n","target":"w"}]}`, []string{
-			"tasks[0].config.url: asks for the address of task a, which does not wait for a signal",
-			"tasks[0].config.when: asks for the address of a task that does not exist",
-			"tasks[2].config.when: asks for the address of task v, which is in another graph",
+			"tasks[0].config.url: uses callbackUrl with task a, which does not wait for a signal",
+			"tasks[0].config.when: uses callbackUrl with a task that does not exist",
+			"tasks[2].config.when: uses callbackUrl with task v, which is in another graph",
 		}},
 		"named edges": {`{"tasks":[
 				{"id":"s","type":"switch","config":{"cases":[{"when":"true","goto":"a"},{"when":"true","goto":"nowhere"},{"when":"true","goto":"d"}],"default":"b","onError":{"goto":"s"}}},
 				{"id":"a","type":"step"},{"id":"b","type":"step","config":{"onError":{}}},{"id":"c","type":"step","config":{"onError":{"goto":"d"}}},{"id":"d","type":"step"}],
 				"edges":[{"source":"start","target":"s"},{"source":"s","target":"a"},{"source":"s","target":"b"},{"source":"s","target":"c"},{"source":"a","target":"d"}]}`, []string{
-			"tasks[0].config.cases[1].goto: names no task of this graph",
-			"tasks[0].config.cases[2].goto: names a task to which no edge leads from this one",
-			"tasks[0].config.onError.goto: names a task to which no edge leads from this one",
-			"edges[3]: is named by no case and no default of its source",
+			"tasks[0].config.cases[1].goto: must be the id of a task in this graph",
+			"tasks[0].config.cases[2].goto: must be a task that an edge from this task leads to",
+			"tasks[0].config.onError.goto: must be a task that an edge from this task leads to",
+			"edges[3]: must be the target of a case or of the default of its source task",
 			"tasks[2].config.onError.goto: is required",
-			"tasks[3].config.onError.goto: names a task to which no edge leads from this one",
+			"tasks[3].config.onError.goto: must be a task that an edge from this task leads to",
 		}},
 		"nested graphs": {`{"tasks":[{"id":"a","type":"step"},{"id":"n","type":"nest","config":{"tasks":[
 				{"id":"x","type":"step","config":{"url":"{{ tasks.a.output }}{{ item.id }}{{ index }}"}},
@@ -178,17 +178,17 @@ func TestCompileFaults(t *testing.T) {
 				{"id":"b","type":"nest","config":{}}],
 				"edges":[{"source":"start","target":"a"},{"source":"a","target":"n"},{"source":"n","target":"b"}]}`, []string{
 			"tasks[1].config.tasks[2].id: is already the id of tasks[0]",
-			"tasks[1].config.tasks[2].type: is not a type that exists",
-			"tasks[1].config.edges[2].target: names no task of this graph",
-			"tasks[1].config.tasks[1].config.url: refers to task b, which is no ancestor of this one",
-			"tasks[1].config.tasks[1].config.url: refers to task n, which is no ancestor of this one",
+			"tasks[1].config.tasks[2].type: is not a known task type",
+			"tasks[1].config.edges[2].target: must be the id of a task in this graph",
+			"tasks[1].config.tasks[1].config.url: refers to task b, which is not an ancestor of this task",
+			"tasks[1].config.tasks[1].config.url: refers to task n, which is not an ancestor of this task",
 			"tasks[2].config.tasks: is required",
 			"tasks[2].config.tasks: must have at least one task",
 		}},
 		"input schema": {`{"inputSchema":{"type":"text","properties":{"a":{"minimum":"x"},"b":{"pattern":"("}}},"tasks":[{"id":"a","type":"step"}]}`, []string{
 			"inputSchema.properties.a.minimum: must be of type number",
 			"inputSchema.properties.b.pattern: must be a valid regex",
-			"inputSchema.type: matches none, or too many, of the alternatives of the schema",
+			"inputSchema.type: must match one of the alternatives of the schema (anyOf)",
 		}},
 	}
 	for name, test := range tests {
@@ -224,7 +224,7 @@ func TestCompileCycle(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"edges[3]: the tasks b → c → b form a cycle",
 		"edges[5]: the tasks d → d form a cycle",
-		"tasks[2].type: is not a type that exists",
+		"tasks[2].type: is not a known task type",
 	}, lines(f.Details))
 }
 
@@ -287,11 +287,11 @@ func TestCompileModeAndTimeout(t *testing.T) {
 	}{
 		"default":       {text: call, want: workflow.ModeSync, timeout: time.Minute},
 		"sync limit":    {text: call, seconds: 300, want: workflow.ModeSync, timeout: 300 * time.Second},
-		"sync over":     {text: call, seconds: 301, fault: "timeoutSeconds: must be between 1 and 300 where executionMode is sync"},
+		"sync over":     {text: call, seconds: 301, fault: "timeoutSeconds: must be between 1 and 300 if executionMode is sync"},
 		"async":         {text: call, mode: workflow.ModeAsync, want: workflow.ModeAsync, timeout: 24 * time.Hour},
 		"async limit":   {text: call, mode: workflow.ModeAsync, seconds: 2592000, want: workflow.ModeAsync, timeout: 720 * time.Hour},
-		"async over":    {text: call, mode: workflow.ModeAsync, seconds: 2592001, fault: "timeoutSeconds: must be between 1 and 2592000 where executionMode is async"},
-		"negative":      {text: call, seconds: -1, fault: "timeoutSeconds: must be between 1 and 300 where executionMode is sync"},
+		"async over":    {text: call, mode: workflow.ModeAsync, seconds: 2592001, fault: "timeoutSeconds: must be between 1 and 2592000 if executionMode is async"},
+		"negative":      {text: call, seconds: -1, fault: "timeoutSeconds: must be between 1 and 300 if executionMode is sync"},
 		"unknown":       {text: call, mode: "later", fault: "executionMode: must be sync or async"},
 		"waits":         {text: pause, want: workflow.ModeAsync, timeout: 24 * time.Hour},
 		"waits in sync": {text: pause, mode: workflow.ModeSync, fault: "executionMode: must be async, because a task of the graph waits"},

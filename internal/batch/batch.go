@@ -1,30 +1,27 @@
-// Package batch runs a workflow for many items: it reads their sources, puts
-// the items into chunks, feeds these to the workers in windows, records every
-// item as an execution when it ends or before, counts what ends, and writes the
-// output package. The stages are jobs; the row of the batch says how far each
-// has come, so that a stage that crashed goes on where it was. It must not know
-// HTTP.
+// Package batch keeps the records of batches and decides what happens to them: it starts,
+// pauses, resumes, cancels and retries batches, and dispatches their items to workers. It
+// must not know HTTP.
 //
-// Every item is counted once, in the statement or transaction that records its end,
-// whatever is killed: only who holds an item's lease or the token of its chunk can
-// record it, and one that is recorded already is passed over.
+// The stages of a batch are jobs. The row of the batch shows the progress of each stage, so
+// that a stage continues after a crash. In the order of a batch's life:
 //
-// The life of a batch is in this order: Start (start.go), PreProcess
-// (preprocess.go, chunk.go), feeding (feed.go), RunItems (run.go, chunk_run.go,
-// chunk_begin.go, chunk_hold.go, chunk_item.go), counting (finish.go, gather.go),
-// the output package (PostProcess, postprocess.go).
-// control.go, cancel.go and retry.go intervene; turns.go says whose turn it is, and
-// circuit.go has items wait whose target is down. Files are read by package itemfile,
-// and written by report.go.
+//   - Start (start.go) records the batch.
+//   - Package ingest reads the sources and records the items in chunks.
+//   - A Dispatcher (dispatch.go) enqueues the items in windows.
+//   - Package runner runs the items. It records each as an execution, and counts it.
+//   - Package output writes the output package.
+//
+// control.go and retry.go change the course of a batch.
+//
+// Every item is counted once, whatever crashes: the statement that records its end also
+// counts it, and only the worker with the item's lease or the token of its chunk can record
+// it. A statement for an item that is recorded already changes nothing.
 package batch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +31,6 @@ import (
 	"tranche/internal/catalog"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
-	"tranche/internal/limit"
 	"tranche/internal/postgres"
 	"tranche/internal/storage"
 	"tranche/internal/workflow"
@@ -42,10 +38,10 @@ import (
 	"tranche/queries"
 )
 
-// Status is where a batch stands (section 3.3 of the interface specification).
+// Status is the status of a batch (interface 3.3).
 type Status string
 
-// The statuses that a batch goes through; decisions 6.4 says in which order.
+// The statuses of a batch. Decisions 6.4 gives their order.
 const (
 	StatusPending               Status = "pending"
 	StatusPreProcessing         Status = "pre_processing"
@@ -59,56 +55,41 @@ const (
 	StatusCancelled             Status = "cancelled"
 )
 
-// itemsMax is the greatest number of items of a batch.
-const itemsMax = 2_000_000
+// The results of pre-processing (decisions 6.4). ResultFailed is followed by a reason.
+const (
+	ResultValid          = "valid"
+	ResultPartiallyValid = "partially_valid"
+	ResultFailed         = "failed: "
+)
 
-// Config is what the service works with.
+// ErrOvertaken means that a stage no longer belongs to this worker: the batch was paused,
+// cancelled or retried, or another worker has recorded more of the stage.
+var ErrOvertaken = errors.New("the stage belongs to another worker, or the batch has left it")
+
+// Key identifies a batch.
+type Key struct{ TenantID, ID uuid.UUID }
+
+// Config configures a Service.
 type Config struct {
 	Pool       *pgxpool.Pool
 	Jobs       *jobs.Client
 	Catalog    *catalog.Catalog
+	Dispatcher *Dispatcher
 	Executions *execution.Service
 	Store      *storage.Store
-	// Processors is how many processors may compute items at a time; 0 is all that Go
-	// uses.
-	Processors int
 	Clock      func() time.Time
-	Log        *slog.Logger
 }
 
-// Service runs batches.
+// Service starts, lists, controls and retries batches.
 type Service struct {
 	Config
 	q *queries.Queries
-	// Each of these does in one statement what many items with effects do at about the
-	// same time.
-	loads       *gatherer[*loading]
-	beginnings  *gatherer[*chunkItem]
-	records     *gatherer[*chunkItem]
-	checkpoints *gatherer[*checkpoint]
-	ends        *gatherer[*ended]
-	// turns bounds how much of the work that keeps a processor busy is done at a time.
-	turns *limit.Fair
-	// calling bounds how many items with effects run at a time: they wait for what they call.
-	calling    *limit.Fair
-	columns    knownColumns
-	circuits   circuits
-	heldChunks heldChunks
 }
 
-// New returns a service.
-func New(c Config) *Service {
-	processors := cmp.Or(c.Processors, runtime.GOMAXPROCS(0))
-	s := &Service{
-		Config: c, q: queries.New(),
-		turns: limit.NewFair(processors, 0), calling: limit.NewFair(callingMax, callingGreed),
-	}
-	s.loads, s.beginnings, s.records = newGatherer(s.load), newGatherer(s.beginItems), newGatherer(s.recordItems)
-	s.checkpoints, s.ends = newGatherer(s.checkpoint), newGatherer(s.finishGathered)
-	return s
-}
+// New returns a Service.
+func New(c Config) *Service { return &Service{Config: c, q: queries.New()} }
 
-// Batch is the record of a batch (section 2.10 of the interface specification).
+// Batch is the record of a batch (interface 2.10).
 type Batch struct {
 	ID              uuid.UUID
 	WorkflowID      uuid.UUID
@@ -129,25 +110,25 @@ type Batch struct {
 	Total             int
 	Completed         int
 	Failed            int
-	// SourceFailed counts the completed items of which a data source failed.
+	// SourceFailed counts the completed items with a failed data source.
 	SourceFailed int
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	CompletedAt  *time.Time // nil until the status is final
-	// Notices tell what befell it.
-	Notices []workflow.Notice
-	// CancelRequestedAt is when its end was asked for; nil if it was not.
+	Notices      []workflow.Notice
+	// CancelRequestedAt is the time of the cancel request; nil without one.
 	CancelRequestedAt *time.Time
 }
 
-// Pending counts the items that have not ended: at every moment the total is
-// the sum of the completed, the failed and the pending (decisions 6.5).
+// Pending returns how many items have not ended. The total is always the sum of the
+// completed, the failed and the pending items (decisions 6.5).
 func (b *Batch) Pending() int { return b.Total - b.Completed - b.Failed }
 
-// isBeingCancelled reports whether its end was asked for and has not come.
+// isBeingCancelled reports whether the batch has a cancel request and has not ended.
 func (b *Batch) isBeingCancelled() bool { return b.CancelRequestedAt != nil && b.CompletedAt == nil }
 
-// Get returns a batch of the tenant; fault.NotFound if it has none of that id.
+// Get returns a batch of the tenant. If there is none with that id, the error is
+// fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Batch, error) {
 	row, err := s.q.BatchGet(ctx, s.Pool, queries.BatchGetParams{TenantID: tenantID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -294,10 +294,10 @@ func TestBatchCancelledBeforeItWasRead(t *testing.T) {
 	at := "/v1/execution-batches/" + s.id.String()
 	s.caller.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
 	require.Equal(t, "failed: the batch was cancelled before all items were read", s.record(t).Outputs.Pre.Result)
-	done, err := s.batches.CancelItems(t.Context(), s.tenantID, s.id)
+	done, err := s.runner.CancelItems(t.Context(), s.key())
 	require.NoError(t, err)
 	require.True(t, done)
-	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.output.PostProcess(t.Context(), s.key()))
 	require.Equal(t, "cancelled", s.record(t).Status)
 }
 

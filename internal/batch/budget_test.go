@@ -42,14 +42,14 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	id := start(t, c, "affordability", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.csv", file.String())}})
 	b, counter := counted(t, s, c, tenant, id)
 	cost := counter.Of(func() {
-		require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+		require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 		for runs := b.newRuns(t); len(runs) > 0; runs = b.newRuns(t) {
 			for _, run := range runs {
-				_, err := b.batches.RunItems(t.Context(), run)
+				_, err := b.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			}
 		}
-		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+		require.NoError(t, b.output.PostProcess(t.Context(), b.key()))
 	})
 	require.Equal(t, items, b.record(t).State.Summary.Completed)
 	t.Logf("%d items: %+v", items, cost)
@@ -83,22 +83,29 @@ func TestBudgetOfItemsWithEffects(t *testing.T) {
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "GET", o.URL)+`], "edges": []}`)
 	const items = 500 // fewer than run at a time
 	b, counter := counted(t, s, c, tenant, start(t, c, "bureau", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
-	// Where there is much other work few share a statement, and time passes between them.
-	b.batches.HoldRecords(items)
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
+	// Statements that record items wait until all have ended, and no time passes meanwhile.
+	// So other work on the machine does not change how many items share a statement.
+	lock, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(t.Context()) }()
 	now := time.Now()
-	b.batches.Clock = func() time.Time { return now }
+	b.runner.Clock = func() time.Time { return now }
 	o.gate = make(chan struct{})
 	cost := counter.Of(func() {
 		var group sync.WaitGroup
 		for _, run := range b.newRuns(t) {
 			group.Go(func() {
-				_, err := b.batches.RunItems(t.Context(), run)
+				_, err := b.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			})
 		}
 		require.Eventually(t, func() bool { return o.count() == items }, waitMax, tick)
+		_, err = lock.Exec(t.Context(), "SELECT FROM batch_chunks FOR UPDATE")
+		require.NoError(t, err)
 		close(o.gate)
+		require.Eventually(t, func() bool { return b.ended.Load() == items }, waitMax, tick)
+		require.NoError(t, lock.Commit(t.Context()))
 		group.Wait()
 	})
 	require.Equal(t, items, b.record(t).State.Summary.Completed)

@@ -62,7 +62,7 @@ func newCalling(t *testing.T, isRecorded bool) *calling {
 		"tasks": [`+strings.Replace(request("first", "GET", o.URL), "?", "?at={{ "+at+" }}&", 1)+`, `+request("last", "POST", o.URL)+`],
 		"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
 	b := &calling{target: o, isRecorded: isRecorded, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(callingItems)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 4, "chunks")
 	b.live(t)
@@ -89,7 +89,7 @@ func (b *calling) start(ctx context.Context, t *testing.T, in *stages, runs []jo
 	t.Helper()
 	for _, run := range runs {
 		b.group.Go(func() {
-			holding, err := in.batches.RunItems(ctx, run)
+			holding, err := in.runner.RunItems(ctx, run)
 			if err == nil && holding == execution.HeldElsewhere {
 				return // the job would come back
 			}
@@ -140,7 +140,7 @@ func (b *calling) complete(t *testing.T, callsMost int) {
 // live gives the process of the stages a heartbeat: else it counts as dead.
 func (s *stages) live(t *testing.T) {
 	t.Helper()
-	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'worker', now() + interval '1 hour')", s.batches.Executions.ProcessID)
+	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'worker', now() + interval '1 hour')", s.executions.ProcessID)
 	require.NoError(t, err)
 }
 
@@ -203,24 +203,24 @@ func TestHalfBegunChunksAreCancelled(t *testing.T) {
 		b.start(t.Context(), t, b.stages, b.runs)
 		b.halfBegun(t)
 		b.post(t, "cancel")
-		done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+		done, err := b.runner.CancelItems(t.Context(), b.key())
 		require.NoError(t, err)
 		require.False(t, done, "items run")
 		require.Equal(t, [4]int{callingItems, 0, 0, 0}, counts(b.record(t)))
 		b.release()
 		b.group.Wait()
 		require.Equal(t, [4]int{callingItems, callingMost, 0, 0}, counts(b.record(t)))
-		done, err = b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+		done, err = b.runner.CancelItems(t.Context(), b.key())
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 		require.Equal(t, [4]int{callingItems, callingMost, callingItems - callingMost, 0}, counts(b.record(t)))
 		require.Equal(t, 2*callingMost, b.target.count())
-		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+		require.NoError(t, b.output.PostProcess(t.Context(), b.key()))
 		require.Equal(t, "cancelled", b.record(t).Status)
 
 		retry(t, b.caller, b.id.String(), map[string]any{"retryMode": "failed_items"})
-		require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+		require.NoError(t, b.batches.RetryItems(t.Context(), b.key()))
 		_, err = b.Pool.Exec(t.Context(), "DELETE FROM river.river_job WHERE kind = 'batch_post_processing'")
 		require.NoError(t, err)
 		b.start(t.Context(), t, b.stages, b.newRuns(t))
@@ -246,7 +246,7 @@ func TestHalfBegunChunksOutliveTheirProcess(t *testing.T) {
 		b.target.gate = nil
 		b.target.mu.Unlock()
 		for _, run := range b.runs {
-			holding, err := other.batches.RunItems(t.Context(), run)
+			holding, err := other.runner.RunItems(t.Context(), run)
 			require.NoError(t, err)
 			require.Equal(t, execution.Held, holding)
 		}
@@ -288,9 +288,9 @@ func TestHalfBegunChunksOutliveAStop(t *testing.T) {
 		}
 		for _, id := range handedOver {
 			b.group.Go(func() {
-				f, _, err := other.batches.Executions.RunLeased(t.Context(), b.tenantID, id)
+				f, _, err := other.executions.RunLeased(t.Context(), b.tenantID, id)
 				if assert.NoError(t, err) && assert.NotNil(t, f) {
-					assert.NoError(t, other.batches.End(t.Context(), f))
+					assert.NoError(t, other.runner.End(t.Context(), f))
 				}
 			})
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/apitest"
-	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/server"
@@ -30,7 +30,7 @@ func oneCall(t *testing.T, items int) *calling {
 	o := newTarget(t)
 	publish(t, c, `{"name": "Bureau", "alias": "bureau", "inputSchema": {"type": "object"}, "tasks": [`+request("score", "POST", o.URL)+`], "edges": []}`)
 	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "bureau", ids(many(items)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 1, "chunks")
 	return b
@@ -38,7 +38,7 @@ func oneCall(t *testing.T, items int) *calling {
 
 func (b *calling) run(t *testing.T, in *stages) execution.Holding {
 	t.Helper()
-	holding, err := in.batches.RunItems(t.Context(), b.runs[0])
+	holding, err := in.runner.RunItems(t.Context(), b.runs[0])
 	require.NoError(t, err)
 	return holding
 }
@@ -50,7 +50,7 @@ func TestHolderOfAChunk(t *testing.T) {
 	b := oneCall(t, 3)
 	b.live(t)
 	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
-	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid(), ids_from = $1, holder_id = $2", uuid.Must(uuid.NewV7()), b.batches.Executions.ProcessID)
+	_, err := b.Pool.Exec(t.Context(), "UPDATE batch_chunks SET token = gen_random_uuid(), ids_from = $1, holder_id = $2", uuid.Must(uuid.NewV7()), b.executions.ProcessID)
 	require.NoError(t, err)
 	require.Equal(t, execution.HeldElsewhere, b.run(t, other))
 	require.Zero(t, b.target.count())
@@ -68,7 +68,7 @@ func TestChunkIsLetGoAfterAnError(t *testing.T) {
 	b.live(t)
 	_, err := b.Pool.Exec(t.Context(), "ALTER TABLE execution_payloads RENAME TO away")
 	require.NoError(t, err)
-	_, err = b.batches.RunItems(t.Context(), b.runs[0])
+	_, err = b.runner.RunItems(t.Context(), b.runs[0])
 	require.ErrorContains(t, err, "execution_payloads")
 	_, err = b.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO execution_payloads")
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestShrunkChunksAreNotFed(t *testing.T) {
 	b.post(t, "resume")
 	require.Len(t, b.newRuns(t), 1)
 	b.post(t, "cancel")
-	done, err := b.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	done, err := b.runner.CancelItems(t.Context(), b.key())
 	require.NoError(t, err)
 	require.True(t, done)
 	require.Equal(t, [4]int{3, 0, 3, 0}, counts(b.record(t)))
@@ -201,18 +201,18 @@ func TestCancelledItemsKeepTheirIDs(t *testing.T) {
 	_, err := b.Pool.Exec(t.Context(), "DELETE FROM processes")
 	require.NoError(t, err)
 	other := stagesOf(t, b.Service, b.caller, b.tenantID, b.id.String())
-	done, err := other.batches.CancelItems(t.Context(), b.tenantID, b.id)
+	done, err := other.runner.CancelItems(t.Context(), b.key())
 	require.NoError(t, err)
 	require.True(t, done)
 	b.release()
 	b.group.Wait()
 	require.Equal(t, [4]int{3, 0, 3, 0}, counts(b.record(t)))
-	require.NoError(t, other.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, other.output.PostProcess(t.Context(), b.key()))
 
 	retry(t, b.caller, b.id.String(), map[string]any{"retryMode": "failed_items"})
-	require.NoError(t, other.batches.RetryItems(t.Context(), b.tenantID, b.id))
+	require.NoError(t, other.batches.RetryItems(t.Context(), b.key()))
 	for _, run := range b.newRuns(t) {
-		_, err := other.batches.RunItems(t.Context(), run)
+		_, err := other.runner.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
 	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
@@ -227,7 +227,8 @@ func TestCancelledItemsKeepTheirIDs(t *testing.T) {
 // ending is what a process that is taken for dead says of the first item of a
 // chunk which it holds under the token.
 func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkItemsRecordParams {
-	now, id := time.Now(), batch.ItemID(idsFrom, 0)
+	now, id := time.Now(), idsFrom
+	id[6], id[7] = 0x70, 0 // of its first item
 	return queries.BatchChunkItemsRecordParams{
 		TenantID: b.tenantID, BatchID: b.id, Chunks: []int32{0}, Tokens: []uuid.UUID{token}, NewColumns: []string{},
 		FirstID: id, LastID: id, Ids: []uuid.UUID{id}, ChunkTokens: []uuid.UUID{token}, ItemIndexes: []int32{0}, RowNumbers: []int32{0},
@@ -351,11 +352,11 @@ func TestItemsThatArePutOff(t *testing.T) {
 			publish(t, c, `{"name": "Down", "alias": "down", "inputSchema": {"type": "object"}, "tasks": [`+tasks+`], "edges": [`+edges+`]}`)
 			const items = 10
 			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 			b.runs = b.newRuns(t)
 			down := func() bool {
-				_, err := b.batches.RunItems(t.Context(), b.runs[0])
-				isDown := errors.As(err, new(*batch.DownError))
+				_, err := b.runner.RunItems(t.Context(), b.runs[0])
+				isDown := errors.As(err, new(*runner.CircuitOpenError))
 				require.True(t, isDown || err == nil, err)
 				return isDown
 			}
@@ -423,7 +424,7 @@ func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
 				"tasks": [`+strings.Replace(request("score", "POST", "http://"+address), "?", "?at={{ now() }}&", 1)+`], "edges": []}`)
 			const items = 10
 			b := &calling{stages: stagesOf(t, s, c, tenant.ID, start(t, c, "away", ids(many(items)...)))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 			b.runs = b.newRuns(t)
 			b.live(t)
 			if name == "wait" {
@@ -434,7 +435,7 @@ func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
 			}
 			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK ("+refused+") NOT VALID")
 			require.NoError(t, err)
-			_, err = b.batches.RunItems(t.Context(), b.runs[0])
+			_, err = b.runner.RunItems(t.Context(), b.runs[0])
 			require.ErrorContains(t, err, "refused")
 			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches DROP CONSTRAINT refused")
 			require.NoError(t, err)
@@ -446,7 +447,7 @@ func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
 			t.Cleanup(target.Close)
 			b.ahead += time.Minute
 			require.Eventually(t, func() bool {
-				_, _ = b.batches.RunItems(t.Context(), b.runs[0])
+				_, _ = b.runner.RunItems(t.Context(), b.runs[0])
 				r := counts(b.record(t))
 				return r[1]+r[2] == items
 			}, waitMax, tick)

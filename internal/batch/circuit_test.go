@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/apitest"
-	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/internal/identity"
 	"tranche/internal/server"
 	"tranche/jobs"
@@ -64,13 +64,13 @@ func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
 		"tasks": [{"id": "score", "type": "http-request", "config": {"method": "POST", "url": "http://%s/", "retry": {"maxAttempts": 1}}}], "edges": []}`, address))
 	const items = 10
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "down", ids(many(items)...)))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	runs := b.newRuns(t)
 	require.Len(t, runs, 1, "the items share a chunk")
 	run := func() (waiting []jobs.BatchItemRun) {
 		for _, item := range runs {
-			_, err := b.batches.RunItems(t.Context(), item)
-			if down, ok := errors.AsType[*batch.DownError](err); ok {
+			_, err := b.runner.RunItems(t.Context(), item)
+			if down, ok := errors.AsType[*runner.CircuitOpenError](err); ok {
 				require.LessOrEqual(t, down.Wait, time.Minute)
 				waiting = append(waiting, item)
 				continue
@@ -86,7 +86,7 @@ func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
 	require.Equal(t, [4]int{items, 0, before, 0}, counts(b.record(t)))
 	b.ahead = 7 * time.Hour
 	require.Empty(t, run())
-	require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.output.PostProcess(t.Context(), b.key()))
 	r := b.record(t)
 	require.Equal(t, "complete", r.Status)
 	require.Equal(t, [4]int{items, 0, items, 0}, counts(r))

@@ -374,8 +374,8 @@ func TestPauseInEveryPhase(t *testing.T) {
 		require.Equal(t, status, s.caller.Post(t, at+"/"+name, nil).Expect(http.StatusOK).Text("status"))
 	}
 	step := func(stage func() error) { t.Helper(); require.NoError(t, stage()) }
-	pre := func() error { return s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1) }
-	post := func() error { return s.batches.PostProcess(t.Context(), s.tenantID, s.id) }
+	pre := func() error { return s.ingester.PreProcess(t.Context(), s.key(), 1) }
+	post := func() error { return s.output.PostProcess(t.Context(), s.key()) }
 
 	verb("pause", "paused")
 	step(pre)
@@ -399,13 +399,13 @@ func TestPauseInEveryPhase(t *testing.T) {
 	run := func() {
 		for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
 			for _, run := range runs {
-				_, err := s.batches.RunItems(t.Context(), run)
+				_, err := s.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			}
 		}
 	}
 	for _, run := range dropped {
-		_, err := s.batches.RunItems(t.Context(), run)
+		_, err := s.runner.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
 	require.Zero(t, s.record(t).State.Summary.Completed, "nothing begins while it is paused")
@@ -424,17 +424,17 @@ func TestPauseInEveryPhase(t *testing.T) {
 	// Retried, paused while the items are made ready, and cancelled.
 	s.caller.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusAccepted)
 	verb("pause", "paused")
-	step(func() error { return s.batches.RetryItems(t.Context(), s.tenantID, s.id) })
+	step(func() error { return s.batches.RetryItems(t.Context(), s.key()) })
 	require.Zero(t, s.record(t).State.Summary.Pending)
 	verb("resume", "processing")
-	step(func() error { return s.batches.RetryItems(t.Context(), s.tenantID, s.id) })
+	step(func() error { return s.batches.RetryItems(t.Context(), s.key()) })
 	pending := s.record(t).State.Summary.Pending
 	require.Positive(t, pending)
 	verb("cancel", "processing")
 	verb("cancel", "processing")
 	run()
 	require.Equal(t, pending, s.record(t).State.Summary.Pending, "nothing begins once it is cancelled")
-	done, err := s.batches.CancelItems(t.Context(), s.tenantID, s.id)
+	done, err := s.runner.CancelItems(t.Context(), s.key())
 	require.NoError(t, err)
 	require.True(t, done)
 	require.Zero(t, s.record(t).State.Summary.Pending)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,9 @@ import (
 
 	"tranche/internal/apitest"
 	"tranche/internal/batch"
+	"tranche/internal/batch/ingest"
+	"tranche/internal/batch/output"
+	"tranche/internal/batch/runner"
 	"tranche/internal/catalog"
 	"tranche/internal/egress"
 	"tranche/internal/engine"
@@ -40,12 +44,17 @@ import (
 // requests only.
 type stages struct {
 	*apitest.Service
-	caller   *apitest.Caller
-	batches  *batch.Service
-	tenantID uuid.UUID
-	id       uuid.UUID
-	seen     int64         // the last job that was looked at
-	ahead    time.Duration // of the batches' clock
+	caller     *apitest.Caller
+	executions *execution.Service
+	batches    *batch.Service
+	ingester   *ingest.Ingester
+	runner     *runner.Runner
+	output     *output.Writer
+	tenantID   uuid.UUID
+	id         uuid.UUID
+	seen       int64         // the last job that was looked at
+	ahead      time.Duration // of the batches' clock
+	ended      atomic.Int64  // executions
 }
 
 func newStages(t *testing.T, items int) *stages {
@@ -71,19 +80,31 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	plans := catalog.New(s.Pool, task.Types(task.Ports{HTTP: egress.New(local), Log: log}))
-	executions := execution.New(execution.Config{
-		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
-	})
 	b := &stages{Service: s, caller: c, tenantID: tenantID, id: uuid.MustParse(id)}
+	b.executions = execution.New(execution.Config{
+		Pool: s.Pool, Jobs: client, Catalog: plans, Runner: &engine.Runner{Clock: time.Now, Log: log}, ProcessID: uuid.New(), Clock: time.Now, Log: log,
+		Ended: func(_ engine.Status, n int) { b.ended.Add(int64(n)) },
+	})
 	for weight, ended := b.plan(t, plans).Weight, 0; ended < 200; ended++ { // others, before it
 		weight.Learn(1, false)
 	}
+	store, dispatcher, processors := storage.New(s.Pool), batch.NewDispatcher(s.Pool, client, plans), batch.NewProcessors(runtime.GOMAXPROCS(0))
+	clock := func() time.Time { return time.Now().Add(b.ahead) }
 	b.batches = batch.New(batch.Config{
-		Pool: s.Pool, Jobs: client, Catalog: plans, Executions: executions, Store: storage.New(s.Pool), Log: log,
-		Clock: func() time.Time { return time.Now().Add(b.ahead) },
+		Pool: s.Pool, Jobs: client, Catalog: plans, Dispatcher: dispatcher, Executions: b.executions, Store: store, Clock: clock,
 	})
+	b.ingester = ingest.New(ingest.Config{
+		Pool: s.Pool, Catalog: plans, Store: store, Dispatcher: dispatcher, Processors: processors, Clock: clock,
+		CountRefused: func(items int) { b.executions.NoteEnded(engine.StatusFailed, items) },
+	})
+	b.runner = runner.New(runner.Config{
+		Pool: s.Pool, Catalog: plans, Executions: b.executions, Dispatcher: dispatcher, Processors: processors, Clock: clock, Log: log,
+	})
+	b.output = output.New(output.Config{Pool: s.Pool, Store: store, Processors: processors, Clock: clock})
 	return b
 }
+
+func (s *stages) key() batch.Key { return batch.Key{TenantID: s.tenantID, ID: s.id} }
 
 // plan is that of the batch's workflow.
 func (s *stages) plan(t *testing.T, plans *catalog.Catalog) *workflow.Plan {
@@ -147,17 +168,17 @@ func TestStagesGoOnAfterCrashes(t *testing.T) {
 	t.Parallel()
 	const items = 3_432
 	s := newStages(t, items)
-	crashes := crashing(t, func(ctx context.Context) error { return s.batches.PreProcess(ctx, s.tenantID, s.id, 1) })
+	crashes := crashing(t, func(ctx context.Context) error { return s.ingester.PreProcess(ctx, s.key(), 1) })
 	t.Logf("pre-processing was cut off %d times", crashes)
 	r := s.record(t)
 	require.Equal(t, "processing", r.Status)
 	require.Equal(t, items, r.State.Summary.Total)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "once more")
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1), "once more")
 
 	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
 		for _, run := range runs {
 			crashing(t, func(ctx context.Context) error {
-				_, err := s.batches.RunItems(ctx, run)
+				_, err := s.runner.RunItems(ctx, run)
 				return err
 			})
 			s.record(t)
@@ -173,7 +194,7 @@ func TestStagesGoOnAfterCrashes(t *testing.T) {
 	require.Zero(t, r.State.Summary.Pending)
 	require.Equal(t, 1, s.count(t, "SELECT count(*) FROM river.river_job WHERE kind = 'batch_post_processing'"))
 
-	crashes = crashing(t, func(ctx context.Context) error { return s.batches.PostProcess(ctx, s.tenantID, s.id) })
+	crashes = crashing(t, func(ctx context.Context) error { return s.output.PostProcess(ctx, s.key()) })
 	t.Logf("post-processing was cut off %d times", crashes)
 	r = s.record(t)
 	require.Equal(t, "complete", r.Status)
@@ -181,7 +202,7 @@ func TestStagesGoOnAfterCrashes(t *testing.T) {
 	require.Equal(t, 2, s.count(t, "SELECT count(*) FROM packages"), "the raw one and the output")
 	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachments"))
 	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachment_uploads"))
-	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "once more")
+	require.NoError(t, s.output.PostProcess(t.Context(), s.key()), "once more")
 }
 
 // Jobs that are delivered twice, at the same time too, count every item once.
@@ -191,17 +212,17 @@ func TestItemsAreCountedOnce(t *testing.T) {
 	s := newStages(t, items)
 	var group sync.WaitGroup
 	for range 3 { // one gets through, the others may be told that another is recording
-		group.Go(func() { _ = s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1) })
+		group.Go(func() { _ = s.ingester.PreProcess(t.Context(), s.key(), 1) })
 	}
 	group.Wait()
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
 	require.Equal(t, items, s.record(t).State.Summary.Total)
 
 	for runs := s.newRuns(t); len(runs) > 0; runs = s.newRuns(t) {
 		require.Less(t, len(runs), items/1400, "more than a window is enqueued") // of 1400 items a chunk is full of refused ones
 		for _, run := range append(runs, runs...) {
 			group.Go(func() {
-				_, err := s.batches.RunItems(t.Context(), run)
+				_, err := s.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			})
 		}
@@ -214,7 +235,7 @@ func TestItemsAreCountedOnce(t *testing.T) {
 
 	errs := make([]error, 3)
 	for i := range errs { // as after pausing and resuming: the last one that began gets through, the others give way
-		group.Go(func() { errs[i] = s.batches.PostProcess(t.Context(), s.tenantID, s.id) })
+		group.Go(func() { errs[i] = s.output.PostProcess(t.Context(), s.key()) })
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -231,30 +252,30 @@ func TestStagesCanBeGivenUp(t *testing.T) {
 	s := newStages(t, 10)
 	failPost := func() bool {
 		t.Helper()
-		hasFailed, err := s.batches.FailPostProcessing(t.Context(), s.tenantID, s.id)
+		hasFailed, err := s.output.FailPostProcessing(t.Context(), s.key())
 		require.NoError(t, err)
 		return hasFailed
 	}
 	require.False(t, failPost(), "not there yet")
 	require.False(t, s.givesUp(t, 1))
 	require.Equal(t, "pending", s.record(t).Status)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
 	for _, run := range s.newRuns(t) {
-		_, err := s.batches.RunItems(t.Context(), run)
+		_, err := s.runner.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
 	require.False(t, s.givesUp(t, 1), "past that")
 	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_payloads SET result = '[]'")
 	require.NoError(t, err)
-	require.Error(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	require.Error(t, s.output.PostProcess(t.Context(), s.key()))
 	require.True(t, failPost())
 	require.Equal(t, "post_processing_failed", s.record(t).Status)
-	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id), "a batch that is given up is left alone")
+	require.NoError(t, s.output.PostProcess(t.Context(), s.key()), "a batch that is given up is left alone")
 
 	s = newStages(t, 10)
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (batch_id IS NULL)")
 	require.NoError(t, err)
-	require.Error(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
+	require.Error(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
 	require.True(t, s.givesUp(t, 1))
 	r := s.record(t)
 	require.Equal(t, "pre_processing_failed", r.Status)
@@ -262,9 +283,9 @@ func TestStagesCanBeGivenUp(t *testing.T) {
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions DROP CONSTRAINT refused")
 	require.NoError(t, err)
 	s.caller.Post(t, "/v1/execution-batches/"+s.id.String()+"/retry", map[string]any{"retryMode": "pre_processing"}).Expect(http.StatusAccepted)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "the attempt before")
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1), "the attempt before")
 	require.Equal(t, "pending", s.record(t).Status)
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 2))
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 2))
 	require.Equal(t, 10, s.record(t).State.Summary.Total)
 }
 
@@ -300,17 +321,16 @@ func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
 	onItsOwn.Pool = pgtest.OpenPool(t, b.Pool.Config().ConnString())
 	away := stagesOf(t, &onItsOwn, b.caller, b.tenantID, b.id.String())
 	onItsOwn.Pool.Close()
-	for name, stage := range map[string]func(ctx context.Context, tenantID, batchID uuid.UUID) error{
-		"pre-processing": func(ctx context.Context, tenantID, batchID uuid.UUID) error {
-			return away.batches.PreProcess(ctx, tenantID, batchID, 1)
-		},
-		"retry": away.batches.RetryItems, "post-processing": away.batches.PostProcess,
-		"cancellation": func(ctx context.Context, tenantID, batchID uuid.UUID) error {
-			_, err := away.batches.CancelItems(ctx, tenantID, batchID)
+	for name, stage := range map[string]func(ctx context.Context, key batch.Key) error{
+		"pre-processing":  func(ctx context.Context, key batch.Key) error { return away.ingester.PreProcess(ctx, key, 1) },
+		"retry":           away.batches.RetryItems,
+		"post-processing": away.output.PostProcess,
+		"cancellation": func(ctx context.Context, key batch.Key) error {
+			_, err := away.runner.CancelItems(ctx, key)
 			return err
 		},
 	} {
-		require.ErrorIs(t, stage(t.Context(), b.tenantID, b.id), fault.Unavailable, name)
+		require.ErrorIs(t, stage(t.Context(), b.key()), fault.Unavailable, name)
 	}
 }
 
@@ -324,7 +344,7 @@ func TestWhoIsOvertakenReadsOn(t *testing.T) {
 	var group sync.WaitGroup
 	for _, process := range []*stages{b, other} {
 		group.Go(func() {
-			assert.NoError(t, process.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			assert.NoError(t, process.ingester.PreProcess(t.Context(), b.key(), 1))
 			assert.Equal(t, items, b.count(t, "SELECT items_read FROM execution_batches WHERE status = 'processing'"))
 		})
 	}

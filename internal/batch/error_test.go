@@ -34,14 +34,14 @@ func TestItemsGoOnAfterErrors(t *testing.T) {
 				"tasks": [`+request("first", "GET", o.URL)+`, `+strings.ReplaceAll(broken.last, "%s", o.URL)+`],
 				"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`)
 			b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "break", ids("A")))}
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 			runs := b.newRuns(t)
 			require.Len(t, runs, 1)
 			b.live(t)
 			b.hold()
 			ended := make(chan error, 1)
 			go func() {
-				_, err := b.batches.RunItems(t.Context(), runs[0])
+				_, err := b.runner.RunItems(t.Context(), runs[0])
 				ended <- err
 			}()
 			require.Eventually(t, func() bool { return o.count() == 1 }, waitMax, tick)
@@ -52,7 +52,7 @@ func TestItemsGoOnAfterErrors(t *testing.T) {
 			_, err = b.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO "+broken.table)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
-				holding, err := b.batches.RunItems(t.Context(), runs[0])
+				holding, err := b.runner.RunItems(t.Context(), runs[0])
 				require.NoError(t, err)
 				return holding == execution.Held
 			}, waitMax, tick)

@@ -212,7 +212,7 @@ func TestRetryWhereTheOutputFailed(t *testing.T) {
 		failed := m.caller.Get(t, at).Expect(http.StatusOK)
 		require.Equal(t, "OUTPUT_FAILED", failed.Text("notices[0].code"))
 		require.Equal(t, "error", failed.Text("notices[0].level"))
-		require.Equal(t, "the output could not be written, by an unexpected error; retry the batch with post_processing", failed.Text("notices[0].message"))
+		require.Equal(t, "the output could not be written because of an unexpected error; retry the batch with post_processing", failed.Text("notices[0].message"))
 		require.Len(t, failed.Value("notices"), 1)
 		m.refuses(t, id, "post_processing_failed", modes[1:]...)
 

@@ -70,12 +70,12 @@ func TestChunkIsNotLeftToTheDead(t *testing.T) {
 					inputs[i] = map[string]any{"n": i, "text": strings.Repeat("x", textBytes)}
 				}
 				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"workflowInput": map[string]any{"items": inputs}}))
-				require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+				require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 				runs := b.newRuns(t)
 				require.Len(t, runs, 1)
 				var holding execution.Holding
 				b.overtake(t, func() (err error) {
-					holding, err = b.batches.RunItems(t.Context(), runs[0])
+					holding, err = b.runner.RunItems(t.Context(), runs[0])
 					return err
 				}, statement, uuid.Must(uuid.NewV7()), b.id)
 				require.Equal(t, execution.HeldElsewhere, holding, "the job is to look again")
@@ -84,7 +84,7 @@ func TestChunkIsNotLeftToTheDead(t *testing.T) {
 				}
 				for ; len(runs) > 0; runs = b.newRuns(t) {
 					for _, run := range runs {
-						holding, err := b.batches.RunItems(t.Context(), run)
+						holding, err := b.runner.RunItems(t.Context(), run)
 						require.NoError(t, err)
 						require.Equal(t, execution.Held, holding)
 					}
@@ -118,7 +118,7 @@ func TestOutputWriterBeginsAgainWhenOvertaken(t *testing.T) {
 			b := stagesOf(t, s, c, tenant.ID, start(t, c, "affordability", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}))
 			_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET status = 'post_processing' WHERE id = $1", b.id)
 			require.NoError(t, err)
-			b.overtake(t, func() error { return b.batches.PostProcess(t.Context(), b.tenantID, b.id) }, of.change, b.id)
+			b.overtake(t, func() error { return b.output.PostProcess(t.Context(), b.key()) }, of.change, b.id)
 			r := b.record(t)
 			require.Equal(t, string(batch.StatusComplete), r.Status)
 			require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["manifest.json"], fmt.Sprintf(`"attempt": %d`, of.attempt))
@@ -145,7 +145,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 				publish(t, c, `{"name": "Echo", "alias": "echo", "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}},
 					"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"a": "{{ input.id }}"}}}]}`)
 				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.json", old)}}))
-				b.stall(t, func() error { return b.batches.PreProcess(t.Context(), b.tenantID, b.id, attempt) }, func() {
+				b.stall(t, func() error { return b.ingester.PreProcess(t.Context(), b.key(), attempt) }, func() {
 					require.True(t, b.givesUp(t, 1))
 					again := ids("new")
 					again["retryMode"], again["usePreviousInputs"] = "pre_processing", false
@@ -161,7 +161,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 					c.Post(t, at+"/pause", nil).Expect(http.StatusOK)
 					c.Post(t, at+"/resume", nil).Expect(http.StatusOK)
 					require.Equal(t, 2, b.count(t, "SELECT count(*) FROM river.river_job WHERE args -> 'attempt' = '2'"), "the retry's and the resumption's")
-					require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 2))
+					require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 2))
 				}
 				require.Equal(t, "processing", b.record(t).Status)
 				require.Equal(t, 1, b.record(t).State.Summary.Total)
@@ -174,7 +174,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 // givesUp gives the reading of the batch up, as the job of an attempt does.
 func (s *stages) givesUp(t *testing.T, attempt int32) bool {
 	t.Helper()
-	gaveUp, err := s.batches.FailPreProcessing(t.Context(), s.tenantID, s.id, attempt)
+	gaveUp, err := s.ingester.FailPreProcessing(t.Context(), s.key(), attempt)
 	require.NoError(t, err)
 	return gaveUp
 }
@@ -199,16 +199,16 @@ func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
 			publish(t, c, `{"name": "Refuse", "alias": "refuse", "inputSchema": {"type": "object"},
 				"tasks": [{"id": "refuse", "type": "end", "config": {"status": "failed", "errorMessage": "not today"}}]}`)
 			b := stagesOf(t, s, c, tenant.ID, start(t, c, "refuse", ids("a", "b")))
-			require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+			require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 			for _, run := range b.newRuns(t) {
-				_, err := b.batches.RunItems(t.Context(), run)
+				_, err := b.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			}
-			require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+			require.NoError(t, b.output.PostProcess(t.Context(), b.key()))
 			retry(t, c, b.id.String(), map[string]any{"retryMode": "failed_items"})
 			_, err := s.Pool.Exec(t.Context(), "UPDATE execution_batches SET retry_from = $1", of.readyUntil)
 			require.NoError(t, err)
-			b.overtake(t, func() error { return b.batches.RetryItems(t.Context(), b.tenantID, b.id) },
+			b.overtake(t, func() error { return b.batches.RetryItems(t.Context(), b.key()) },
 				`WITH completed AS (UPDATE executions SET status = 'completed', is_success = true, attempt = 2 WHERE batch_id = $1 AND item_index = 0)
 				UPDATE execution_batches SET attempt = 3, retry_from = 0, items_completed = 1, items_failed = 1 WHERE id = $1`, b.id)
 			r := b.record(t)
@@ -216,7 +216,7 @@ func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
 			require.Equal(t, [4]int{2, 1, 1 - of.pending, 0}, counts(r))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE item_index = 0 AND status = 'completed'"))
 			require.Equal(t, of.pending, b.count(t, "SELECT count(*) FROM executions WHERE status = 'pending'"))
-			require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+			require.NoError(t, b.batches.RetryItems(t.Context(), b.key()))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions WHERE item_index = 1 AND status = 'pending'"))
 		})
 	}

@@ -19,7 +19,7 @@ func TestWaitingRangesDoNotBegin(t *testing.T) {
 		t.Skip("no range waits on this machine")
 	}
 	s := newStages(t, 3500*window) // of seven items two are valid, of which a range has a thousand
-	require.NoError(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1))
+	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
 	runs := s.newRuns(t)
 	require.Greater(t, len(runs), most)
 	tx, err := s.Pool.Begin(t.Context())
@@ -29,7 +29,7 @@ func TestWaitingRangesDoNotBegin(t *testing.T) {
 	var group sync.WaitGroup
 	for _, run := range runs {
 		group.Go(func() {
-			_, err := s.batches.RunItems(t.Context(), run)
+			_, err := s.runner.RunItems(t.Context(), run)
 			require.NoError(t, err)
 		})
 	}

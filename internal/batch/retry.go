@@ -11,16 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
-	"tranche/internal/engine"
 	"tranche/internal/fault"
 	"tranche/internal/postgres"
-	"tranche/internal/workflow"
 	"tranche/jobs"
 	"tranche/queries"
 )
 
-// RetryMode says what of a batch is repeated (section 4.4 of the interface
-// specification, decisions 6.9).
+// RetryMode selects what a retry repeats (interface 4.4, decisions 6.9).
 type RetryMode string
 
 // The modes.
@@ -32,13 +29,13 @@ const (
 	RetryFailedOrSourceItems RetryMode = "failed_and_unsuccessful_sources_items"
 )
 
-// failed reports whether the mode takes failed and cancelled items.
+// failed reports whether the mode repeats failed and cancelled items.
 func (m RetryMode) failed() bool { return m == RetryFailedItems || m == RetryFailedOrSourceItems }
 
-// sourceFailed reports whether it takes completed items whose source failed.
+// sourceFailed reports whether the mode repeats completed items with a failed source.
 func (m RetryMode) sourceFailed() bool { return m == RetrySourceItems || m == RetryFailedOrSourceItems }
 
-// from are the statuses in which a batch can be retried by the mode.
+// from returns the statuses in which the mode is allowed.
 func (m RetryMode) from() []Status {
 	switch m {
 	case RetryPreProcessing:
@@ -50,20 +47,16 @@ func (m RetryMode) from() []Status {
 	}
 }
 
-// retryChunkItems is how many items one transaction makes ready; fewer where their
-// states, which go through it, are large.
-const retryChunkItems = 500
-
 // RetryRequest asks for another attempt of a batch.
 type RetryRequest struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
 	Mode     RetryMode
-	// Sources, unless nil, replace the batch's; only its sources and its custom
-	// input are looked at. Only for RetryPreProcessing.
+	// Sources replaces the sources and the custom input of the batch, if it is not nil. Only
+	// RetryPreProcessing allows it.
 	Sources *Request
-	// Recorded, unless nil, joins the transaction that accepts the retry. Its
-	// error undoes it.
+	// Recorded is called in the transaction that accepts the retry, if it is not nil. Its
+	// error undoes the transaction.
 	Recorded func(ctx context.Context, tx pgx.Tx, r *Retried) error
 }
 
@@ -74,16 +67,18 @@ type Retried struct {
 	Status       Status
 }
 
-// Retry begins another attempt of a batch that has ended: its status is left in
-// the transaction that accepts it. fault.NotFound if there is no such batch,
-// file or package; fault.Conflict where its status forbids the mode or no item
-// matches it; fault.Invalid for sources with another mode than pre_processing.
-func (s *Service) Retry(ctx context.Context, r RetryRequest) (retried *Retried, err error) {
+// Retry begins another attempt of a batch that has ended. The error is fault.NotFound for an
+// unknown batch, file or package, fault.Conflict if the status of the batch does not allow
+// the mode or no item matches it, and fault.Invalid for sources with another mode than
+// pre_processing.
+func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
 	if r.Sources != nil && r.Mode != RetryPreProcessing {
 		return nil, fault.New(fault.Invalid, "only the mode %s takes new inputs", RetryPreProcessing).
 			WithDetails(fault.Detail{Field: "usePreviousInputs", Message: "must be true for this mode"})
 	}
-	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+	var retried *Retried
+	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
+		var err error
 		if retried, err = s.retryTx(ctx, tx, &r); err != nil || r.Recorded == nil {
 			return err
 		}
@@ -101,11 +96,11 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 		return nil, fmt.Errorf("get batch %s: %w", r.ID, err)
 	}
 	if !slices.Contains(r.Mode.from(), Status(row.Status)) {
-		return nil, fault.New(fault.Conflict, "a batch of status %s can not be retried by mode %s", row.Status, r.Mode)
+		return nil, fault.New(fault.Conflict, "a batch of status %s cannot be retried by mode %s", row.Status, r.Mode)
 	}
-	if Status(row.Status) == StatusCancelled && strings.HasPrefix(row.PreProcessingResult, resultFailed) {
-		// It would call itself complete without the items that were not read.
-		return nil, fault.New(fault.Conflict, "the batch was cancelled before all of its items were read, so it can not be retried: start it anew")
+	if Status(row.Status) == StatusCancelled && strings.HasPrefix(row.PreProcessingResult, ResultFailed) {
+		// A retry would complete the batch without the items that were not read.
+		return nil, fault.New(fault.Conflict, "the batch was cancelled before all of its items were read; start a new batch instead")
 	}
 	attempt := row.Attempt + 1
 	retried := &Retried{Attempt: int(attempt), Status: StatusProcessing}
@@ -135,8 +130,8 @@ func (s *Service) retryTx(ctx context.Context, tx pgx.Tx, r *RetryRequest) (*Ret
 	return retried, nil
 }
 
-// startOver forgets the items that were read, none of which has run, and takes
-// the new sources if there are any.
+// startOver deletes the items that were read, none of which has run, and stores the new
+// sources if there are any.
 func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) error {
 	if err := s.q.BatchItemsDelete(ctx, tx, queries.BatchItemsDeleteParams{TenantID: r.TenantID, BatchID: r.ID}); err != nil {
 		return fmt.Errorf("delete the items of batch %s: %w", r.ID, err)
@@ -164,8 +159,8 @@ func (s *Service) startOver(ctx context.Context, tx pgx.Tx, r *RetryRequest) err
 	return nil
 }
 
-// countToRetry counts the items that the mode runs again. It refuses a batch of which
-// fewer than its items are kept: its output would have some of them and count all.
+// countToRetry counts the items that the mode runs again. It refuses a batch with items that
+// are no longer kept, because its output would count them without containing them.
 func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, items int32) (int, error) {
 	n, err := s.q.BatchItemsCount(ctx, tx, queries.BatchItemsCountParams{
 		TenantID: r.TenantID, BatchID: r.ID, Failed: r.Mode.failed(), SourceFailed: r.Mode.sourceFailed(),
@@ -174,147 +169,10 @@ func (s *Service) countToRetry(ctx context.Context, tx pgx.Tx, r *RetryRequest, 
 	case err != nil:
 		return 0, fmt.Errorf("count the items of batch %s to retry: %w", r.ID, err)
 	case n.Kept < items:
-		return 0, fault.New(fault.Conflict, "executions of the batch are not kept any more, so it can not be retried; its output package is")
+		return 0, fault.New(fault.Conflict, "executions of the batch are no longer kept, so it cannot be retried; its output package is still available")
 	case n.ToRetry == 0 && r.Mode != RetryPostProcessing:
 		return 0, fault.New(fault.Conflict, "no item of the batch matches the mode %s", r.Mode)
 	default:
 		return int(n.ToRetry), nil
 	}
-}
-
-// RetryItems makes the items of a retry ready in chunks, each with its progress,
-// so that after a crash it goes on with the next chunk, and feeds them. A batch
-// that is paused, cancelled or past this is left alone.
-func (s *Service) RetryItems(ctx context.Context, tenantID, batchID uuid.UUID) error {
-	for {
-		row, err := s.q.BatchRetryGet(ctx, s.Pool, queries.BatchRetryGetParams{TenantID: tenantID, ID: batchID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return postgres.Translate(fmt.Errorf("get the retry of batch %s: %w", batchID, err))
-		}
-		_, plan, err := s.Catalog.Plan(ctx, tenantID, row.WorkflowID)
-		if err != nil {
-			return err
-		}
-		r := &retrying{
-			tenantID: tenantID, batchID: batchID, attempt: row.Attempt, plan: plan, mode: RetryMode(row.RetryMode),
-			withStates: plan.Effects || len(plan.References) > 0,
-		}
-		sizes, err := s.q.BatchItemsListRetrySizes(ctx, s.Pool, queries.BatchItemsListRetrySizesParams{
-			TenantID: tenantID, BatchID: batchID, FirstItem: row.RetryFrom, ItemsMax: retryChunkItems,
-			Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
-		})
-		if err != nil {
-			return postgres.Translate(fmt.Errorf("find the items of batch %s to retry: %w", batchID, err))
-		}
-		if len(sizes) == 0 {
-			return s.endRetry(ctx, r)
-		}
-		for from := row.RetryFrom; len(sizes) > 0; {
-			n := fitting(len(sizes), func(i int) int { return int(sizes[i].StateBytes) })
-			next := sizes[n-1].ItemIndex + 1
-			isRetried, err := s.retryChunk(ctx, r, from, next)
-			if err != nil {
-				return err
-			}
-			if !isRetried {
-				break // what the batch is now tells how it goes on
-			}
-			from, sizes = next, sizes[n:]
-		}
-	}
-}
-
-// retrying is a retry whose items are made ready.
-type retrying struct {
-	tenantID, batchID uuid.UUID
-	attempt           int32 // of the batch, which it is for
-	plan              *workflow.Plan
-	mode              RetryMode
-	withStates        bool // items may go on from what they have; without effects all begin anew
-}
-
-// retryChunk makes the items of a range ready; false if the batch was paused,
-// cancelled or retried, or another process was first.
-func (s *Service) retryChunk(ctx context.Context, r *retrying, from, next int32) (isRetried bool, err error) {
-	items, err := s.q.BatchItemsListRetryable(ctx, s.Pool, queries.BatchItemsListRetryableParams{
-		TenantID: r.tenantID, BatchID: r.batchID, FirstItem: from, EndItem: next,
-		Failed: r.mode.failed(), SourceFailed: r.mode.sourceFailed(), WithStates: r.withStates,
-	})
-	if err != nil {
-		return false, postgres.Translate(fmt.Errorf("list the items of batch %s to retry: %w", r.batchID, err))
-	}
-	p := queries.BatchItemsRetryParams{
-		TenantID: r.tenantID, BatchID: r.batchID, Attempt: r.attempt, FirstItem: from, NextItem: next,
-		RefusedIds: []uuid.UUID{}, Ids: []uuid.UUID{}, States: []string{}, TasksCompleted: []int32{}, // nil would be NULL
-	}
-	for i := range items {
-		it := &items[i]
-		if it.IsRefused {
-			p.RefusedIds = append(p.RefusedIds, it.ID) // neither it nor the schema has changed
-			continue
-		}
-		state, completed, err := s.again(ctx, r.tenantID, r.plan, it)
-		if err != nil {
-			return false, err
-		}
-		if engine.Status(it.Status) == engine.StatusCompleted {
-			p.Completed++
-		} else {
-			p.Failed++
-		}
-		p.Ids, p.States, p.TasksCompleted = append(p.Ids, it.ID), append(p.States, state), append(p.TasksCompleted, completed)
-	}
-	batches, err := s.q.BatchItemsRetry(ctx, s.Pool, p)
-	if err != nil {
-		return false, postgres.Translate(fmt.Errorf("make items of batch %s ready: %w", r.batchID, err))
-	}
-	if batches > 0 {
-		s.Executions.NoteEnded(engine.StatusFailed, len(p.RefusedIds))
-	}
-	return batches > 0, nil
-}
-
-// again is the state with which an item begins another attempt, empty where it
-// begins anew, and how many tasks of it keep their results.
-func (s *Service) again(ctx context.Context, tenantID uuid.UUID, plan *workflow.Plan, it *queries.BatchItemsListRetryableRow) (text string, completed int32, err error) {
-	if it.State == nil {
-		return "", 0, nil
-	}
-	plan, state, err := s.Executions.Stored(ctx, tenantID, it.ID, plan, it.State)
-	if err != nil || !plan.Effects {
-		return "", 0, err
-	}
-	state.Attempt = int(it.Attempt)
-	if engine.Status(it.Status) == engine.StatusCompleted {
-		engine.ResetSources(plan, state)
-	} else if _, _, err := engine.Reset(plan, state, nil); err != nil {
-		return "", 0, err
-	}
-	for _, task := range state.Tasks {
-		if task.Status == engine.StatusCompleted {
-			completed++
-		}
-	}
-	encoded, err := state.JSON()
-	if err != nil {
-		return "", 0, fmt.Errorf("write the state of execution %s: %w", it.ID, err)
-	}
-	return string(encoded), completed, nil
-}
-
-// endRetry lets the items run.
-func (s *Service) endRetry(ctx context.Context, r *retrying) error {
-	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
-		row, err := s.q.BatchRetryEnd(ctx, tx, queries.BatchRetryEndParams{TenantID: r.tenantID, ID: r.batchID, Attempt: r.attempt})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("begin the retry of batch %s: %w", r.batchID, err)
-		}
-		return s.feed(ctx, tx, r.tenantID, r.batchID, r.plan, progressOf(queries.BatchProgressGetForUpdateRow(row)))
-	})
 }

@@ -41,13 +41,13 @@ func TestBatchThatWasNotReadIsNotRetried(t *testing.T) {
 	s := newStages(t, 4_000)
 	_, err := s.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (items_read <= 1500)") // a chunk has at least 1,000
 	require.NoError(t, err)
-	require.ErrorContains(t, s.batches.PreProcess(t.Context(), s.tenantID, s.id, 1), "refused")
+	require.ErrorContains(t, s.ingester.PreProcess(t.Context(), s.key(), 1), "refused")
 	at := "/v1/execution-batches/" + s.id.String()
 	s.caller.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
-	done, err := s.batches.CancelItems(t.Context(), s.tenantID, s.id)
+	done, err := s.runner.CancelItems(t.Context(), s.key())
 	require.NoError(t, err)
 	require.True(t, done)
-	require.NoError(t, s.batches.PostProcess(t.Context(), s.tenantID, s.id))
+	require.NoError(t, s.output.PostProcess(t.Context(), s.key()))
 	r := s.record(t)
 	require.Equal(t, "cancelled", r.Status)
 	require.Positive(t, r.State.Summary.Failed)
@@ -64,7 +64,7 @@ func TestItemsOfLargeStatesAreRetried(t *testing.T) {
 	t.Parallel()
 	const (
 		items  = 20
-		answer = 1 << 20 // of which a statement takes seven, with what else a state has
+		answer = 1 << 20 // a statement takes three such states
 	)
 	var mu sync.Mutex
 	calls, isBroken := map[string]int{}, true
@@ -96,13 +96,13 @@ func TestItemsOfLargeStatesAreRetried(t *testing.T) {
 	run := func() {
 		for runs := b.newRuns(t); len(runs) > 0; runs = b.newRuns(t) {
 			for _, run := range runs {
-				_, err := b.batches.RunItems(t.Context(), run)
+				_, err := b.runner.RunItems(t.Context(), run)
 				require.NoError(t, err)
 			}
 		}
-		require.NoError(t, b.batches.PostProcess(t.Context(), b.tenantID, b.id))
+		require.NoError(t, b.output.PostProcess(t.Context(), b.key()))
 	}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	run()
 	require.Equal(t, [4]int{items + 1, 0, items + 1, 0}, counts(b.record(t)))
 
@@ -111,19 +111,19 @@ func TestItemsOfLargeStatesAreRetried(t *testing.T) {
 	mu.Unlock()
 	retry(t, c, b.id.String(), map[string]any{"retryMode": "failed_items"})
 	const ready = "SELECT count(*) FROM executions WHERE status = 'pending' AND attempt = 2 AND tasks_completed = 1"
-	for _, chunk := range []struct{ until, ready int }{{7, 7}, {15, 14}} { // the next is refused
+	for _, chunk := range []struct{ until, ready int }{{3, 3}, {13, 12}} { // the next statement fails
 		_, err := b.Pool.Exec(t.Context(), fmt.Sprintf("ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (retry_from <= %d)", chunk.until))
 		require.NoError(t, err)
-		require.ErrorContains(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id), "refused")
+		require.ErrorContains(t, b.batches.RetryItems(t.Context(), b.key()), "refused")
 		require.Equal(t, chunk.ready, b.count(t, ready))
 		require.Equal(t, chunk.until, b.count(t, "SELECT retry_from FROM execution_batches"))
 		_, err = b.Pool.Exec(t.Context(), "ALTER TABLE execution_batches DROP CONSTRAINT refused")
 		require.NoError(t, err)
 	}
-	require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id))
+	require.NoError(t, b.batches.RetryItems(t.Context(), b.key()))
 	require.Equal(t, items, b.count(t, ready))
 	require.Equal(t, items, b.record(t).State.Summary.Pending)
-	require.NoError(t, b.batches.RetryItems(t.Context(), b.tenantID, b.id), "once more")
+	require.NoError(t, b.batches.RetryItems(t.Context(), b.key()), "once more")
 	run()
 	r := b.record(t)
 	require.Equal(t, "complete", r.Status)

@@ -13,15 +13,13 @@ import (
 	"tranche/internal/exactjson"
 	"tranche/internal/execution"
 	"tranche/internal/fault"
-	"tranche/internal/itemfile"
 	"tranche/internal/postgres"
-	"tranche/internal/storage"
 	"tranche/jobs"
 	"tranche/queries"
 )
 
-// Request is a batch that a caller asks for. Its sources of items are read in
-// this order: Items, Files, Packages (decisions 6.2).
+// Request asks for a batch. Its sources are read in this order: Items, Files, Packages
+// (decisions 6.2).
 type Request struct {
 	TenantID    uuid.UUID
 	PrincipalID string
@@ -34,12 +32,12 @@ type Request struct {
 	Files       []string // stored names
 	Packages    []string // ids
 	CustomInput map[string]any
-	// Recorded, unless nil, joins the transaction that records the batch. Its
-	// error undoes it.
+	// Recorded is called in the transaction that records the batch, if it is not nil. Its
+	// error undoes the transaction.
 	Recorded func(ctx context.Context, tx pgx.Tx, started *Started) error
 }
 
-// firstAttempt is the attempt that a batch begins with.
+// firstAttempt is the first attempt of a batch.
 const firstAttempt = 1
 
 // HasSources reports whether the request names any source of items.
@@ -54,17 +52,17 @@ type Started struct {
 	RawPackageID *uuid.UUID
 }
 
-// Start records a batch and enqueues its first stage. Without any source of
-// items it is fault.Invalid; an unknown workflow, file or package is
-// fault.NotFound; a workflow that is not active is fault.Conflict.
+// Start records a batch and enqueues its first stage. The error is fault.Invalid without
+// any source, fault.NotFound for an unknown workflow, file or package, and fault.Conflict
+// for a workflow that is not active.
 func (s *Service) Start(ctx context.Context, r Request) (*Started, error) {
 	if !r.HasSources() {
 		return nil, fault.New(fault.Invalid, "a batch needs a source of items: attachmentFileNames, workflowInput.items or workflowInput.rawPackageIds").
-			WithDetails(fault.Detail{Field: "workflowInput.items", Message: "is required where no file and no package is named", SubCode: fault.MissingRequiredField})
+			WithDetails(fault.Detail{Field: "workflowInput.items", Message: "is required if the request names no file and no package", SubCode: fault.MissingRequiredField})
 	}
 	started, err := s.tryStart(ctx, r)
 	if errors.Is(err, execution.ErrNotActive) {
-		// It was archived by another process: what is remembered is out of date.
+		// Another process has archived it, so the cached record is out of date.
 		s.Catalog.Forget(started.Workflow.ID)
 		started, err = s.tryStart(ctx, r)
 	}
@@ -101,7 +99,7 @@ func (s *Service) tryStart(ctx context.Context, r Request) (*Started, error) {
 	return started, err
 }
 
-// insertTx records a batch after finding its sources.
+// insertTx finds the sources of a batch and records the batch.
 func (s *Service) insertTx(ctx context.Context, tx pgx.Tx, r *Request, params *queries.BatchInsertParams) (err error) {
 	if params.SourcePackageIds, err = s.findPackages(ctx, tx, r); err != nil {
 		return err
@@ -132,83 +130,57 @@ func insertion(r *Request, started *Started) (queries.BatchInsertParams, error) 
 	return params, err
 }
 
-// inputs writes the items of a request and what they share.
+// inputs encodes the items of a request and their custom input.
 func inputs(r *Request) (items, custom []byte, err error) {
 	list := r.Items
 	if list == nil {
 		list = []any{}
 	}
 	if items, err = exactjson.Encode(list); err != nil {
-		return nil, nil, fmt.Errorf("write the items: %w", err)
+		return nil, nil, fmt.Errorf("encode the items: %w", err)
 	}
 	if r.CustomInput != nil {
 		if custom, err = exactjson.Encode(r.CustomInput); err != nil {
-			return nil, nil, fmt.Errorf("write the custom input: %w", err)
+			return nil, nil, fmt.Errorf("encode the custom input: %w", err)
 		}
 	}
 	return items, custom, nil
 }
 
-// packFiles makes a package of the files that the request names.
-func (s *Service) packFiles(ctx context.Context, tx pgx.Tx, r *Request) (*uuid.UUID, error) {
-	if len(r.Files) == 0 {
-		return nil, nil
-	}
-	files, err := s.findFiles(ctx, tx, r)
+// ErrNothingToRepeat means that a scheduled batch has no sources of its own, and that no
+// earlier batch of the workflow has sources to repeat.
+var ErrNothingToRepeat = fault.New(fault.NotFound, "the workflow has no earlier batch whose sources can be used again")
+
+// RecordTx records a batch of the workflow under the given id in the caller's transaction.
+// The caller enqueues a job that calls Begin in the same transaction. RecordTx ignores the
+// request's alias and version. A batch without sources takes those of the workflow's newest
+// batch; a batch that is no test ignores test batches. If there is none, the error is
+// ErrNothingToRepeat. Other errors are those of Start.
+func (s *Service) RecordTx(ctx context.Context, tx pgx.Tx, id, workflowID uuid.UUID, r Request) error {
+	workflow := &catalog.Workflow{ID: workflowID, Alias: r.Alias}
+	params, err := insertion(&r, &Started{ID: id, Workflow: workflow, ExecutedAt: s.Clock()})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	id, err := s.Store.CreateRawPackage(ctx, tx, r.TenantID, files)
-	return &id, err
+	if r.HasSources() {
+		return s.insertTx(ctx, tx, &r, &params)
+	}
+	rows, err := s.q.BatchInsertRepeated(ctx, tx, queries.BatchInsertRepeatedParams{
+		ID: params.ID, TenantID: params.TenantID, WorkflowID: params.WorkflowID, PrincipalID: params.PrincipalID,
+		Label: params.Label, IsTest: params.IsTest, CustomInput: params.CustomInput, CreatedAt: params.CreatedAt,
+	})
+	if err != nil {
+		return fmt.Errorf("insert batch %s: %w", id, err)
+	}
+	if rows == 0 {
+		return ErrNothingToRepeat
+	}
+	return nil
 }
 
-// findFiles reads the records of the files that the request names.
-func (s *Service) findFiles(ctx context.Context, tx pgx.Tx, r *Request) ([]storage.Attachment, error) {
-	stored, err := s.Store.Stored(ctx, tx, r.TenantID, r.Files)
-	if err != nil {
-		return nil, err
-	}
-	files := make([]storage.Attachment, len(r.Files))
-	var unknown, unreadable []fault.Detail
-	for i, name := range r.Files {
-		field := fmt.Sprintf("attachmentFileNames[%d]", i)
-		file, ok := stored[name]
-		if !ok {
-			unknown = append(unknown, fault.Detail{Field: field, Message: "names no file that has been uploaded"})
-		} else if _, err := itemfile.ContentType(file.FileName); err != nil {
-			unreadable = append(unreadable, fault.Detail{Field: field, Message: "names a file from which no items can be read"})
-		}
-		files[i] = file
-	}
-	if len(unknown) > 0 {
-		return nil, fault.New(fault.NotFound, "there is no such file").WithDetails(unknown...)
-	}
-	if len(unreadable) > 0 {
-		return nil, fault.InvalidRequest(unreadable...)
-	}
-	return files, nil
-}
-
-// findPackages reads the ids of the packages that the request names.
-func (s *Service) findPackages(ctx context.Context, tx pgx.Tx, r *Request) ([]uuid.UUID, error) {
-	ids := make([]uuid.UUID, len(r.Packages))
-	for i, text := range r.Packages {
-		if id, err := uuid.Parse(text); err == nil && id.String() == text {
-			ids[i] = id // else it stays the nil id, which no package has
-		}
-	}
-	known, err := s.Store.KnownPackages(ctx, tx, r.TenantID, ids)
-	if err != nil {
-		return nil, err
-	}
-	var unknown []fault.Detail
-	for i, id := range ids {
-		if !known[id] {
-			unknown = append(unknown, fault.Detail{Field: fmt.Sprintf("workflowInput.rawPackageIds[%d]", i), Message: "names no package"})
-		}
-	}
-	if len(unknown) > 0 {
-		return nil, fault.New(fault.NotFound, "there is no such package").WithDetails(unknown...)
-	}
-	return ids, nil
+// Begin enqueues the first stage of a batch that RecordTx recorded. A second call has no
+// further effect on the batch.
+func (s *Service) Begin(ctx context.Context, tenantID, id uuid.UUID) error {
+	_, err := s.Jobs.Insert(ctx, jobs.BatchPreProcessing{TenantID: tenantID, BatchID: id, Attempt: firstAttempt}, nil)
+	return err
 }

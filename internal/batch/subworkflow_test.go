@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/apitest"
-	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/internal/execution"
 	"tranche/internal/identity"
 	"tranche/internal/server"
@@ -87,22 +87,22 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	publish(t, c, callsInner)
 	const items = 20
 	b := &calling{target: o, stages: stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids(many(items)...)))}
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	b.runs = b.newRuns(t)
 	require.Len(t, b.runs, 1, "chunks")
 	b.hold()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.batches.RunItems(t.Context(), b.runs[0])
+		_, err := b.runner.RunItems(t.Context(), b.runs[0])
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return o.count() == items }, waitMax, tick)
 	publishNext(t, c, first, transformNext)
 	b.release()
-	require.ErrorAs(t, <-ended, new(*batch.DownError))
+	require.ErrorAs(t, <-ended, new(*runner.CircuitOpenError))
 	b.ahead = time.Minute // an item tries again, and is put off once more
-	_, err = b.batches.RunItems(t.Context(), b.runs[0])
-	require.ErrorAs(t, err, new(*batch.DownError))
+	_, err = b.runner.RunItems(t.Context(), b.runs[0])
+	require.ErrorAs(t, err, new(*runner.CircuitOpenError))
 	r := b.record(t)
 	require.Less(t, r.State.Summary.Failed, 5, "only what met the target before the circuit opened")
 
@@ -118,8 +118,8 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	t.Cleanup(server.Close)
 	for err = errors.New("not yet run"); err != nil; {
 		b.ahead += time.Minute
-		if _, err = b.batches.RunItems(t.Context(), b.runs[0]); err != nil {
-			require.ErrorAs(t, err, new(*batch.DownError))
+		if _, err = b.runner.RunItems(t.Context(), b.runs[0]); err != nil {
+			require.ErrorAs(t, err, new(*runner.CircuitOpenError))
 		}
 		require.Less(t, b.ahead, 6*time.Hour, "what it gives an item to reach its target")
 	}
@@ -141,12 +141,12 @@ func TestChunkWhoseItemsGotEffects(t *testing.T) {
 	first := publish(t, c, `{"name": "Inner", "alias": "inner", "inputSchema": {"type": "object"}, "tasks": [`+transformNext+`], "edges": []}`)
 	publish(t, c, callsInner)
 	b := stagesOf(t, s, c, tenant.ID, start(t, c, "outer", ids("A", "B", "C")))
-	require.NoError(t, b.batches.PreProcess(t.Context(), b.tenantID, b.id, 1))
+	require.NoError(t, b.ingester.PreProcess(t.Context(), b.key(), 1))
 	fed := b.newRuns(t)
 	require.Len(t, fed, 1)
 	publishNext(t, c, first, request("next", "GET", o.URL))
 
-	held, err := b.batches.RunItems(t.Context(), fed[0])
+	held, err := b.runner.RunItems(t.Context(), fed[0])
 	require.NoError(t, err)
 	require.Equal(t, execution.Held, held)
 	require.Equal(t, []string{"A/next", "B/next", "C/next"}, o.taken())

@@ -79,7 +79,7 @@ func (b *bundle) replica(t *testing.T, now schedule.Clock) *schedule.Service {
 	return schedule.New(schedule.Config{
 		Pool: b.pool, Jobs: client, Catalog: b.catalog, Executions: executions, Clock: now, Log: log,
 		Batches: batch.New(batch.Config{
-			Pool: b.pool, Jobs: client, Catalog: b.catalog, Executions: executions, Store: storage.New(b.pool), Clock: time.Now, Log: log,
+			Pool: b.pool, Jobs: client, Catalog: b.catalog, Dispatcher: batch.NewDispatcher(b.pool, client, b.catalog), Executions: executions, Store: storage.New(b.pool), Clock: time.Now,
 		}),
 	})
 }
@@ -267,7 +267,7 @@ func TestFiringStartsABatch(t *testing.T) {
 
 	firing = b.firings(t, s, empty)[0]
 	require.Equal(t, schedule.Skipped, firing.Status)
-	require.Equal(t, "the workflow has no batch whose sources could be repeated", firing.Reason)
+	require.Equal(t, "the workflow has no earlier batch whose sources can be used again", firing.Reason)
 	require.Equal(t, "2", b.text(t, `SELECT count(*)::text FROM river.river_job`))
 
 	b.clock.set(noon.Add(time.Hour + time.Minute))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,9 @@ import (
 
 	"tranche/api"
 	"tranche/internal/batch"
+	"tranche/internal/batch/ingest"
+	"tranche/internal/batch/output"
+	"tranche/internal/batch/runner"
 	"tranche/internal/catalog"
 	"tranche/internal/consent"
 	"tranche/internal/egress"
@@ -55,6 +59,7 @@ type parts struct {
 type side struct {
 	store      *storage.Store
 	executions *execution.Service
+	dispatcher *batch.Dispatcher
 	batches    *batch.Service
 	schedules  *schedule.Service
 	consents   *consent.Service
@@ -85,10 +90,7 @@ func (s *Server) assemble() error {
 	if s.config.Role.works() {
 		s.workers, err = jobs.NewClient(s.pools.Queue, jobs.Config{
 			ProcessID: s.process.ID, Logger: riverLog,
-			Workers: workers.New(workers.Parts{
-				Pool: s.pools.Workers, Executions: p.background.executions, Batches: p.background.batches, Consents: p.background.consents,
-				RetentionMonths: s.config.RetentionMonths, Clock: s.config.Clock, Log: s.config.Log,
-			}),
+			Workers:    workers.New(s.workerParts()),
 			Middleware: append(workers.Middleware(), river.WorkerMiddlewareFunc(s.countJob)),
 		})
 		if err != nil {
@@ -122,9 +124,9 @@ func (s *Server) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jo
 		Ended:     func(status engine.Status, n int) { s.metrics.Executions(string(status), n) },
 		ProcessID: s.process.ID, Clock: s.config.Clock, Log: s.config.Log,
 	})
+	dispatcher := batch.NewDispatcher(pool, enqueue, plans)
 	batches := batch.New(batch.Config{
-		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Store: store,
-		Clock: s.config.Clock, Log: s.config.Log,
+		Pool: pool, Jobs: enqueue, Catalog: plans, Dispatcher: dispatcher, Executions: executions, Store: store, Clock: s.config.Clock,
 	})
 	schedules := schedule.New(schedule.Config{
 		Pool: pool, Jobs: enqueue, Catalog: plans, Executions: executions, Batches: batches,
@@ -133,7 +135,26 @@ func (s *Server) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jo
 	consents := consent.New(consent.Config{
 		Pool: pool, Jobs: enqueue, Store: store, Keys: s.config.Keys, Senders: s.config.Senders, Log: s.config.Log,
 	})
-	return &side{store: store, executions: executions, batches: batches, schedules: schedules, consents: consents}
+	return &side{store: store, executions: executions, dispatcher: dispatcher, batches: batches, schedules: schedules, consents: consents}
+}
+
+// workerParts returns the parts of the background side that work on jobs.
+func (s *Server) workerParts() workers.Parts {
+	side, pool := s.parts.background, s.pools.Workers
+	processors := batch.NewProcessors(runtime.GOMAXPROCS(0))
+	return workers.Parts{
+		Pool: pool, Executions: side.executions, Batches: side.batches, Consents: side.consents,
+		Ingester: ingest.New(ingest.Config{
+			Pool: pool, Catalog: s.parts.catalog, Store: side.store, Dispatcher: side.dispatcher, Processors: processors, Clock: s.config.Clock,
+			CountRefused: func(items int) { side.executions.NoteEnded(engine.StatusFailed, items) },
+		}),
+		Runner: runner.New(runner.Config{
+			Pool: pool, Catalog: s.parts.catalog, Executions: side.executions, Dispatcher: side.dispatcher, Processors: processors,
+			Clock: s.config.Clock, Log: s.config.Log,
+		}),
+		Output:          output.New(output.Config{Pool: pool, Store: side.store, Processors: processors, Clock: s.config.Clock}),
+		RetentionMonths: s.config.RetentionMonths, Clock: s.config.Clock, Log: s.config.Log,
+	}
 }
 
 // countJob reports each job to the heartbeat and to the metrics.

@@ -7,21 +7,21 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/jobs"
 )
 
-// cancellationInterval is how often a batch that is cancelled is looked at
-// while items of it still run.
+// cancellationInterval is how often a cancelled batch is checked while its items run.
 const cancellationInterval = time.Second
 
 type batchCancellation struct {
 	river.WorkerDefaults[jobs.BatchCancellation]
-	batches *batch.Service
+	items *runner.Runner
 }
 
-// Work ends the items of a batch that do not run, and comes back while others do.
+// Work cancels the items of a batch that do not run, and repeats the job while others run.
 func (w *batchCancellation) Work(ctx context.Context, job *river.Job[jobs.BatchCancellation]) error {
-	done, err := w.batches.CancelItems(ctx, job.Args.TenantID, job.Args.BatchID)
+	done, err := w.items.CancelItems(ctx, batch.Key{TenantID: job.Args.TenantID, ID: job.Args.BatchID})
 	if err != nil || done {
 		return err
 	}

@@ -15,9 +15,9 @@ type batchItemRetry struct {
 	stages  *stages
 }
 
-// Work makes the items of a retry ready, going on where a crash left off.
+// Work prepares the items of a retry. After a crash it continues with the next ones.
 func (w *batchItemRetry) Work(ctx context.Context, job *river.Job[jobs.BatchItemRetry]) error {
 	return w.stages.work(ctx, job.JobRow, job.Args.TenantID, func() error {
-		return w.batches.RetryItems(ctx, job.Args.TenantID, job.Args.BatchID)
+		return w.batches.RetryItems(ctx, batch.Key{TenantID: job.Args.TenantID, ID: job.Args.BatchID})
 	}, nil)
 }

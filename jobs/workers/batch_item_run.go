@@ -7,33 +7,32 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/internal/execution"
 	"tranche/jobs"
 )
 
-// heldInterval is how often items are looked at again while another runs them:
-// they are to go on soon after it ends, be it that the batch was paused and
-// resumed meanwhile or that a process died.
-const heldInterval = 2 * time.Second
+// recheckInterval is how often items are checked while another worker holds them. They have
+// to continue soon after it releases them or dies.
+const recheckInterval = 2 * time.Second
 
 type batchItemRun struct {
 	river.WorkerDefaults[jobs.BatchItemRun]
-	batches *batch.Service
+	items *runner.Runner
 }
 
-// Work runs a chunk, or the pending ones of a range of items. While another runs
-// the chunk or an item, or while what they call is down, the job comes back later.
+// Work runs a chunk, or the pending items of a range. It repeats the job later if another
+// worker holds the chunk or an item, or if the target of the items is unavailable.
 func (w *batchItemRun) Work(ctx context.Context, job *river.Job[jobs.BatchItemRun]) error {
-	held, err := w.batches.RunItems(ctx, job.Args)
-	if down, ok := errors.AsType[*batch.DownError](err); ok {
-		return river.JobSnooze(down.Wait)
+	held, err := w.items.RunItems(ctx, job.Args)
+	if open, ok := errors.AsType[*runner.CircuitOpenError](err); ok {
+		return river.JobSnooze(open.Wait)
 	}
 	if err != nil {
 		return err
 	}
 	if held == execution.HeldElsewhere {
-		return river.JobSnooze(heldInterval)
+		return river.JobSnooze(recheckInterval)
 	}
 	return nil
 }

@@ -6,19 +6,20 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
+	"tranche/internal/batch/output"
 	"tranche/jobs"
 )
 
 type batchPostProcessing struct {
 	river.WorkerDefaults[jobs.BatchPostProcessing]
-	batches *batch.Service
-	stages  *stages
+	output *output.Writer
+	stages *stages
 }
 
-// Work writes the output package of a batch, from the start after a crash.
+// Work writes the output package of a batch. After a crash it writes a new one.
 func (w *batchPostProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPostProcessing]) error {
-	tenantID, batchID := job.Args.TenantID, job.Args.BatchID
-	return w.stages.work(ctx, job.JobRow, tenantID,
-		func() error { return w.batches.PostProcess(ctx, tenantID, batchID) },
-		func() (bool, error) { return w.batches.FailPostProcessing(ctx, tenantID, batchID) })
+	key := batch.Key{TenantID: job.Args.TenantID, ID: job.Args.BatchID}
+	return w.stages.work(ctx, job.JobRow, key.TenantID,
+		func() error { return w.output.PostProcess(ctx, key) },
+		func() (bool, error) { return w.output.FailPostProcessing(ctx, key) })
 }

@@ -6,19 +6,20 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
+	"tranche/internal/batch/ingest"
 	"tranche/jobs"
 )
 
 type batchPreProcessing struct {
 	river.WorkerDefaults[jobs.BatchPreProcessing]
-	batches *batch.Service
-	stages  *stages
+	ingester *ingest.Ingester
+	stages   *stages
 }
 
-// Work records the items of a batch, going on where a crash left off.
+// Work records the items of a batch. After a crash it continues with the next ones.
 func (w *batchPreProcessing) Work(ctx context.Context, job *river.Job[jobs.BatchPreProcessing]) error {
-	tenantID, batchID, attempt := job.Args.TenantID, job.Args.BatchID, job.Args.Attempt
-	return w.stages.work(ctx, job.JobRow, tenantID,
-		func() error { return w.batches.PreProcess(ctx, tenantID, batchID, attempt) },
-		func() (bool, error) { return w.batches.FailPreProcessing(ctx, tenantID, batchID, attempt) })
+	key, attempt := batch.Key{TenantID: job.Args.TenantID, ID: job.Args.BatchID}, job.Args.Attempt
+	return w.stages.work(ctx, job.JobRow, key.TenantID,
+		func() error { return w.ingester.PreProcess(ctx, key, attempt) },
+		func() (bool, error) { return w.ingester.FailPreProcessing(ctx, key, attempt) })
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
-	"tranche/internal/batch"
+	"tranche/internal/batch/runner"
 	"tranche/internal/execution"
 	"tranche/internal/liveness"
 	"tranche/jobs"
@@ -15,7 +15,7 @@ import (
 type taskExecution struct {
 	river.WorkerDefaults[jobs.TaskExecution]
 	executions *execution.Service
-	batches    *batch.Service
+	items      *runner.Runner
 }
 
 // Work goes on with an execution until it ends or waits. While another, living
@@ -30,7 +30,7 @@ func (w *taskExecution) goOn(ctx context.Context, tenantID, id uuid.UUID) error 
 	case err != nil:
 		return err
 	case f != nil && f.BatchID != nil:
-		return w.batches.End(ctx, f)
+		return w.items.End(ctx, f)
 	case f != nil:
 		if held, err = w.executions.End(ctx, f); err != nil {
 			return err

@@ -12,15 +12,21 @@ import (
 	"github.com/riverqueue/river"
 
 	"tranche/internal/batch"
+	"tranche/internal/batch/ingest"
+	"tranche/internal/batch/output"
+	"tranche/internal/batch/runner"
 	"tranche/internal/consent"
 	"tranche/internal/execution"
 )
 
-// Parts are what the workers work with.
+// Parts are the services that the workers call.
 type Parts struct {
 	Pool       *pgxpool.Pool
 	Executions *execution.Service
 	Batches    *batch.Service
+	Ingester   *ingest.Ingester
+	Runner     *runner.Runner
+	Output     *output.Writer
 	Consents   *consent.Service
 	// RetentionMonths is for how many whole months executions are kept; 0 keeps
 	// them for ever.
@@ -34,15 +40,15 @@ type Parts struct {
 func New(p Parts) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool, retentionMonths: p.RetentionMonths})
-	executions := &taskExecution{executions: p.Executions, batches: p.Batches}
+	executions := &taskExecution{executions: p.Executions, items: p.Runner}
 	river.AddWorker(workers, executions)
 	river.AddWorker(workers, &scheduleFiring{executions: executions, batches: p.Batches})
 	ofBatches := &stages{db: p.Pool, clock: p.Clock, log: p.Log}
-	river.AddWorker(workers, &batchPreProcessing{batches: p.Batches, stages: ofBatches})
-	river.AddWorker(workers, &batchItemRun{batches: p.Batches})
+	river.AddWorker(workers, &batchPreProcessing{ingester: p.Ingester, stages: ofBatches})
+	river.AddWorker(workers, &batchItemRun{items: p.Runner})
 	river.AddWorker(workers, &batchItemRetry{batches: p.Batches, stages: ofBatches})
-	river.AddWorker(workers, &batchCancellation{batches: p.Batches})
-	river.AddWorker(workers, &batchPostProcessing{batches: p.Batches, stages: ofBatches})
+	river.AddWorker(workers, &batchCancellation{items: p.Runner})
+	river.AddWorker(workers, &batchPostProcessing{output: p.Output, stages: ofBatches})
 	river.AddWorker(workers, &otpDelivery{consents: p.Consents})
 	river.AddWorker(workers, &otpExpiry{consents: p.Consents})
 	return workers

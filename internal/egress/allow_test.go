@@ -37,7 +37,7 @@ func TestParseAllow(t *testing.T) {
 	}
 }
 
-func TestExceptionsOpenOnlyWhatTheyName(t *testing.T) {
+func TestExceptions(t *testing.T) {
 	t.Parallel()
 	open, err := ParseAllow("127.0.0.1/32:8081,10.0.0.0/8,[fd00::/8]:443")
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestExceptionsOpenOnlyWhatTheyName(t *testing.T) {
 	}
 }
 
-// FuzzParseAllow checks that what is read is written the same way again.
+// FuzzParseAllow checks that ParseAllow reads the output of String.
 func FuzzParseAllow(f *testing.F) {
 	f.Add("127.0.0.1/32:8081,10.0.0.0/8")
 	f.Add("[fd00::/8]:443,::1")

@@ -25,8 +25,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Zero(t, connections.Load())
 }
 
-// Credentials that were dropped on the way are not taken up again where it leads back.
-func TestCredentialsEndWithTheirOrigin(t *testing.T) {
+// After a redirect to another origin, credentials stay dropped, even if the other origin redirects
+// back.
+func TestRedirectDropsCredentials(t *testing.T) {
 	t.Parallel()
 	var origin, elsewhere *httptest.Server
 	elsewhere, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -51,9 +52,8 @@ func TestCredentialsEndWithTheirOrigin(t *testing.T) {
 	require.Equal(t, map[string]string{"/within": "key Bearer token", "/away": "key Bearer token", "/end": ""}, seen)
 }
 
-// Redirects are followed as often as was asked and three times at most, and none of
-// the requests tells where it came from.
-func TestRedirectsAreBounded(t *testing.T) {
+// The caller sets the number of redirects, three at most. No request has a Referer.
+func TestRedirectLimit(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 3, 100: 3} {
 		var seen, referers []string
@@ -69,8 +69,8 @@ func TestRedirectsAreBounded(t *testing.T) {
 	}
 }
 
-// A redirect leads to no address that a request could not have.
-func TestRedirectsToMalformedAddressesAreRefused(t *testing.T) {
+// The address of a redirect must meet the same rules as that of a request.
+func TestRedirectToInvalidAddress(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"http://user:secret@%s/end", "ftp://%s/end", "http:///end"} {
 		var seen []string

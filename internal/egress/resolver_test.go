@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answerEveryNameWith is a connection to a name server that gives one address
-// for every name.
-func answerEveryNameWith(addr netip.Addr) net.Conn {
+// resolveAllTo returns a connection to a name server that returns addr for every name.
+func resolveAllTo(addr netip.Addr) net.Conn {
 	client, server := net.Pipe()
 	go func() {
 		defer server.Close()
@@ -30,7 +29,7 @@ func answerEveryNameWith(addr netip.Addr) net.Conn {
 	return client
 }
 
-// dnsAnswer writes the answer to a question of type A; other types get none.
+// dnsAnswer returns the response to a question of type A. For other types it is empty.
 func dnsAnswer(question []byte, addr netip.Addr) []byte {
 	end := 12
 	for question[end] != 0 {

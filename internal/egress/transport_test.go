@@ -204,8 +204,8 @@ func TestRepeatOnBrokenConnection(t *testing.T) {
 	const idle = 5 // more than one idle connection could repeat the request
 	key := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
 	for name, c := range map[string]struct {
-		request   Request
-		isSentOne bool
+		request    Request
+		isSentOnce bool
 	}{
 		"GET":                 {Request{Method: http.MethodGet}, false},
 		"HEAD":                {Request{Method: http.MethodHead}, false},
@@ -252,7 +252,7 @@ func TestRepeatOnBrokenConnection(t *testing.T) {
 			before := requests.Load()
 			c.request.URL = "http://" + address
 			_, err := client.Do(t.Context(), c.request)
-			if c.isSentOne {
+			if c.isSentOnce {
 				requireReason(t, Broken, err)
 				require.EqualValues(t, 1, requests.Load()-before)
 			} else {
@@ -407,7 +407,8 @@ func TestConcurrentRequests(t *testing.T) {
 	group.Wait()
 }
 
-func TestCancellationClosesTheConnection(t *testing.T) {
+// Do returns the cause of the caller's cancellation and closes the connection.
+func TestCancellation(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})
 	server, client := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -416,13 +417,14 @@ func TestCancellationClosesTheConnection(t *testing.T) {
 		close(gone)
 	})
 	counts := count(client)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("stopped")
 	go func() {
 		<-arrived
-		cancel()
+		cancel(cause)
 	}()
 	_, err := client.Do(ctx, Request{Method: http.MethodGet, URL: server.URL})
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, cause)
 	<-gone
 	counts.awaitClosed(t, 1)
 }
@@ -456,9 +458,11 @@ func TestTLS(t *testing.T) {
 			}
 			require.EqualValues(t, 1, counts.opened.Load())
 
+			_, err := openTo(t, server).Do(t.Context(), Request{Method: http.MethodGet, URL: server.URL})
+			requireReason(t, Unreachable, err) // the certificate is not trusted
 			other := openTo(t, server)
 			trust(other, server)
-			_, err := other.Do(t.Context(), Request{Method: http.MethodGet, URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)})
+			_, err = other.Do(t.Context(), Request{Method: http.MethodGet, URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)})
 			requireReason(t, Unreachable, err) // the certificate is for other names
 		})
 	}

@@ -58,8 +58,14 @@ func (b *bundle) process(t *testing.T, age time.Duration) uuid.UUID {
 // server has not restarted since then.
 func (b *bundle) killedProcess(t *testing.T) uuid.UUID {
 	t.Helper()
-	b.exec(t, `SELECT pg_sleep_until(GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) + interval '7 seconds')`)
+	b.awaitUptime(t)
 	return b.process(t, 6*time.Second)
+}
+
+// awaitUptime waits until a heartbeat of 6 s ago is later than the start of the server.
+func (b *bundle) awaitUptime(t *testing.T) {
+	t.Helper()
+	b.exec(t, `SELECT pg_sleep_until(GREATEST(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) + interval '7 seconds')`)
 }
 
 // runningJobs inserts a running job of each process and returns the jobs' executions.

@@ -86,7 +86,7 @@ func TestEndOfSessionAfterOutage(t *testing.T) {
 	t.Parallel()
 	s := setupServer(t)
 	silent := func() []uuid.UUID { return s.runningJobs(t, s.process(t, 6*time.Second)) }
-	time.Sleep(7 * time.Second) // a heartbeat of 6 s ago must be later than the start of the server
+	s.awaitUptime(t)
 	for name, away := range map[string]func(*testing.T){"crash": s.crash, "restart": s.restart} {
 		executions := silent()
 		away(t)
@@ -96,7 +96,7 @@ func TestEndOfSessionAfterOutage(t *testing.T) {
 		require.Equal(t, []string{"available"}, s.jobStates(t, executions), name)
 	}
 
-	time.Sleep(7 * time.Second)
+	s.awaitUptime(t)
 	executions, survivor := silent(), liveness.New(s.pool, s.recoverWork)
 	survivor.LoseSession()
 	require.NoError(t, survivor.Detect(t.Context(), false))
@@ -132,8 +132,9 @@ func TestDetectionAfterRestart(t *testing.T) {
 	}
 	s.restart(t)
 	restarted := time.Now()
+	s.exec(t, `UPDATE processes SET heartbeat_at = now() WHERE id = $1`, killed)
 	require.Eventually(t, func() bool { return s.jobStates(t, executions)[0] == "available" }, 30*time.Second, 100*time.Millisecond)
-	require.Less(t, time.Since(restarted), 16*time.Second)
+	require.Less(t, time.Since(restarted), liveness.DeadAfter)
 	require.Greater(t, time.Since(restarted), 8*time.Second, "the living processes had time for a heartbeat")
 	time.Sleep(2 * time.Second)
 	require.Equal(t, []string{"available", "running", "running", "running"}, s.jobStates(t, executions))

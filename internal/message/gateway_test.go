@@ -191,7 +191,7 @@ func TestGatewayErrors(t *testing.T) {
 	t.Run("slow", func(t *testing.T) {
 		t.Parallel()
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then the server sees the client go
+			_, _ = io.Copy(io.Discard, r.Body) // the server detects the end of the client only after that
 			<-r.Context().Done()
 		}))
 		t.Cleanup(server.Close)
@@ -200,7 +200,7 @@ func TestGatewayErrors(t *testing.T) {
 		_, err := newGateway(t, plainConfig(server.URL)).Send(ctx, sms())
 		requireError(t, err, false, "in time")
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("unreachable", func(t *testing.T) {
 		t.Parallel()
 		_, err := newGateway(t, plainConfig("http://127.0.0.1:1")).Send(t.Context(), sms())
 		requireError(t, err, false, "could not be reached")

@@ -31,7 +31,7 @@ type mailServer struct {
 	mu       sync.Mutex
 	letters  []string
 	wasTLS   []bool
-	refuse   *smtp.SMTPError // what RCPT answers
+	refuse   *smtp.SMTPError // the response to RCPT
 	password string          // demanded where not empty
 	hang     chan struct{}   // where not nil, DATA waits for it
 }

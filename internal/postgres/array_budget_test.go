@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A list is written in the room that it needs, made once: most of what an item of
-// a batch leaves behind in memory would be what its texts grew in.
+// Encoding a list allocates its buffer once.
 func TestArrayBudget(t *testing.T) {
 	m := pgtype.NewMap()
 	registerArrays(m)

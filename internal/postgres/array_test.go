@@ -27,7 +27,7 @@ func TestArrays(t *testing.T) {
 	}, `{"2026-11-21 09:08:07.123456+00","1969-12-31 23:59:59+00","0001-01-01 00:00:00+00"}`)
 }
 
-// requireArrays sends a list, an empty one and none, and gets them back.
+// requireArrays checks that a list, an empty list and nil come back unchanged.
 func requireArrays[T any](t *testing.T, pool *pgxpool.Pool, element string, list []T, want string) {
 	t.Helper()
 	for _, sent := range [][]T{list, list[:1], {}, nil} {

@@ -51,7 +51,7 @@ func TestTranslateCodes(t *testing.T) {
 	}
 }
 
-// Only of a statement that did not leave is it certain that it has no effect.
+// Only a statement that was not sent certainly has no effect.
 func TestUnsent(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
@@ -125,7 +125,7 @@ func TestTranslateConnections(t *testing.T) {
 	}
 }
 
-// terminated is a connection that an administrator has ended.
+// terminated returns a connection that an administrator has ended.
 func terminated(t *testing.T) *pgx.Conn {
 	t.Helper()
 	url := pgtest.EmptyURL(t)

@@ -14,8 +14,8 @@ import (
 	"tranche/internal/postgres"
 )
 
-// line is a way to a database that can fall silent without being cut, as when a
-// machine hangs.
+// line is a proxy in front of a database that can stop responding without closing connections,
+// like a machine that hangs.
 type line struct {
 	url  string
 	mute sync.RWMutex // held while silent
@@ -66,9 +66,8 @@ func (l *line) carry(to, from net.Conn) {
 	}
 }
 
-// A server that hangs can end no statement by itself; whoever waits for it gets
-// an answer all the same.
-func TestStatementsEndWithoutTheServer(t *testing.T) {
+// A server that hangs cannot enforce the time limit of a statement, so the client does.
+func TestStatementTimeLimitWithHangingServer(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
 	pool, err := postgres.NewPool(t.Context(), l.url, postgres.PoolOptions{Conns: 3, StatementTimeMax: 100 * time.Millisecond})
@@ -92,7 +91,7 @@ func TestStatementsEndWithoutTheServer(t *testing.T) {
 		group.Go(func() { requireUnavailable(t, postgres.Translate(wait()), time.Second) })
 	}
 	group.Wait()
-	require.InDelta(t, 5, time.Since(began).Seconds(), 2)
+	require.GreaterOrEqual(t, time.Since(began), 5*time.Second)
 
 	l.mute.Unlock()
 	require.Eventually(t, func() bool { return pool.Ping(t.Context()) == nil }, 20*time.Second, 50*time.Millisecond)

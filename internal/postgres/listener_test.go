@@ -11,7 +11,7 @@ import (
 	"tranche/internal/postgres"
 )
 
-// listening runs a listener on two channels and returns what it hears.
+// listening runs a listener on two channels and returns its notifications.
 func listening(t *testing.T, url string) (heard chan string, resumed chan struct{}) {
 	t.Helper()
 	listener, err := postgres.NewListener(url, nil)
@@ -69,7 +69,7 @@ func TestListener(t *testing.T) {
 	require.Empty(t, heard)
 }
 
-func TestListenerWaitsForTheDatabase(t *testing.T) {
+func TestListenerRetriesConnecting(t *testing.T) {
 	t.Parallel()
 	heard, resumed := listening(t, unreachable)
 	time.Sleep(500 * time.Millisecond)

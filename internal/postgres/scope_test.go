@@ -16,7 +16,7 @@ import (
 	"tranche/queries"
 )
 
-// roundTrips counts what is sent on the connections of a pool.
+// roundTrips counts the messages on the connections of a pool.
 type roundTrips struct{ n atomic.Int64 }
 
 func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -26,8 +26,8 @@ func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 func (*roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// scoped is a pool of one connection, so that each statement meets what the one
-// before it left.
+// scoped returns a pool of one connection, so that each statement has the session state of the
+// statement before it.
 func scoped(t *testing.T, unscoped postgres.Unscoped) (*pgxpool.Pool, *roundTrips) {
 	t.Helper()
 	made, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Name: t.Name(), Conns: 1, Unscoped: unscoped})
@@ -42,15 +42,15 @@ func scoped(t *testing.T, unscoped postgres.Unscoped) (*pgxpool.Pool, *roundTrip
 	return pool, sent
 }
 
-func whose(t *testing.T, db queries.DBTX, ctx context.Context) string { //nolint:revive // the context is what is tested
+func visibleTenants(t *testing.T, db queries.DBTX, ctx context.Context) string { //nolint:revive // the context is what is tested
 	t.Helper()
 	var text string
 	require.NoError(t, db.QueryRow(ctx, "SELECT current_user || ' ' || coalesce(current_setting('tranche.tenant_id', true), '')").Scan(&text))
 	return text
 }
 
-// A statement runs in the scope of its context, whatever the connection served
-// before: also inside of transactions, and after one that failed.
+// A statement has the scope of its context, regardless of the connection's last scope, also in
+// transactions and after a failed transaction.
 func TestScopeFollowsTheContext(t *testing.T) {
 	t.Parallel()
 	pool, _ := scoped(t, postgres.SeesNothing)
@@ -74,21 +74,20 @@ func TestScopeFollowsTheContext(t *testing.T) {
 	} {
 		for _, result := range []error{nil, failed} {
 			err := postgres.InTx(step.ctx, pool, func(tx pgx.Tx) error {
-				require.Equal(t, step.want, whose(t, tx, step.ctx), "in a transaction")
+				require.Equal(t, step.want, visibleTenants(t, tx, step.ctx), "in a transaction")
 				return result
 			})
 			require.ErrorIs(t, err, result)
 		}
-		require.Equal(t, step.want, whose(t, pool, step.ctx))
+		require.Equal(t, step.want, visibleTenants(t, pool, step.ctx))
 	}
 	tx, err := pool.Begin(forB)
 	require.NoError(t, err)
-	require.Equal(t, "tranche_app "+b.String(), whose(t, tx, t.Context()), "a transaction keeps the scope it began with")
+	require.Equal(t, "tranche_app "+b.String(), visibleTenants(t, tx, t.Context()), "a transaction keeps the scope it began with")
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// What a scope costs: nothing while a connection serves the same one, nothing in
-// transactions, else one round trip.
+// A scope costs no round trip in transactions or if the connection has it already, otherwise one.
 func TestScopeCosts(t *testing.T) {
 	t.Parallel()
 	pool, sent := scoped(t, postgres.SeesNothing)
@@ -99,11 +98,11 @@ func TestScopeCosts(t *testing.T) {
 		return int(sent.n.Load() - before)
 	}
 	ask := func(ctx context.Context) func() {
-		return func() { whose(t, pool, ctx) }
+		return func() { visibleTenants(t, pool, ctx) }
 	}
 	transact := func(ctx context.Context) func() {
 		return func() {
-			require.NoError(t, postgres.InTx(ctx, pool, func(tx pgx.Tx) error { whose(t, tx, ctx); return nil }))
+			require.NoError(t, postgres.InTx(ctx, pool, func(tx pgx.Tx) error { visibleTenants(t, tx, ctx); return nil }))
 		}
 	}
 	require.Equal(t, 3, cost(ask(forA)), "a new connection is asked for its role")
@@ -117,12 +116,12 @@ func TestScopeCosts(t *testing.T) {
 func TestUnscoped(t *testing.T) {
 	t.Parallel()
 	all, _ := scoped(t, postgres.SeesAll)
-	require.Equal(t, "tranche_system ", whose(t, all, t.Context()))
+	require.Equal(t, "tranche_system ", visibleTenants(t, all, t.Context()))
 
 	user, _ := scoped(t, postgres.SeesAsUser)
-	before := whose(t, user, t.Context())
+	before := visibleTenants(t, user, t.Context())
 	require.NotContains(t, before, "tranche_")
 	tenant := uuid.New()
-	require.Equal(t, "tranche_app "+tenant.String(), whose(t, user, postgres.WithTenant(t.Context(), tenant)))
-	require.Equal(t, before, whose(t, user, t.Context()))
+	require.Equal(t, "tranche_app "+tenant.String(), visibleTenants(t, user, postgres.WithTenant(t.Context(), tenant)))
+	require.Equal(t, before, visibleTenants(t, user, t.Context()))
 }

@@ -18,7 +18,7 @@ import (
 
 func nothing(pgx.Tx) error { return nil }
 
-// fail makes a statement fail with an SQLSTATE, as if PostgreSQL had said so.
+// fail makes a statement fail with an SQLSTATE.
 func fail(t *testing.T, db interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }, code string,
@@ -74,7 +74,7 @@ func TestInTx(t *testing.T) {
 	require.Equal(t, 1, sum(t, pool), "rolled back")
 }
 
-func TestInTxRepeatsWhatWasGivenUp(t *testing.T) {
+func TestInTxRetries(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"40001", "40P01"} {
 		t.Run(code, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestInTxRepeatsWhatWasGivenUp(t *testing.T) {
 	}
 }
 
-func TestInTxSurvivesADeadlock(t *testing.T) {
+func TestInTxRetriesAfterDeadlock(t *testing.T) {
 	t.Parallel()
 	pool := counters(t)
 	firstLocked := make(chan struct{}, 10)
@@ -128,7 +128,7 @@ func TestInTxSurvivesADeadlock(t *testing.T) {
 	require.GreaterOrEqual(t, len(firstLocked), 3, "one of them ran twice")
 }
 
-func TestInTxInsideATransactionIsASavepoint(t *testing.T) {
+func TestInTxNested(t *testing.T) {
 	t.Parallel()
 	tx := pgtest.Tx(t)
 	require.Error(t, postgres.InTx(t.Context(), tx, func(tx pgx.Tx) error { return raise(t.Context(), tx, "22012") }))

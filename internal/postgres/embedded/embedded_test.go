@@ -220,7 +220,7 @@ func TestProcessesShareTheServer(t *testing.T) {
 		other := <-children
 		require.Equal(t, server.URL(), other.url)
 		require.Equal(t, 42, query[int](t, other.url, "SELECT value FROM saved"))
-		other.kill(t) // whoever runs the server: another takes over
+		other.kill(t) // if it runs the server, another process takes over
 		eventually(t, func() bool { return try(t.Context(), server.URL(), "SELECT FROM saved") == nil }, "the server is back")
 	}
 }

@@ -78,7 +78,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("must be a CIDR prefix")
 	}
 	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("must be an IPv4 prefix, without ::ffff:")
+		return netip.Prefix{}, fmt.Errorf("must be an IPv4 prefix instead of an IPv4-mapped one")
 	}
 	if prefix != prefix.Masked() {
 		return netip.Prefix{}, fmt.Errorf("has bits after the prefix length; write %s", prefix.Masked())

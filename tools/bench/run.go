@@ -128,7 +128,7 @@ func measureAll(ctx context.Context, config Config, all []*bench) error {
 	}
 	return measureSteps(ctx, config, "after", all, []step{
 		{"lists", (*bench).measureLists},
-		{"a small batch beside a large one", (*bench).measureSmallBatch},
+		{"a small batch during a large one", (*bench).measureSmallBatch},
 		{"a neighbour's batch", (*bench).measureNeighbour},
 	})
 }

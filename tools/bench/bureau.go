@@ -24,13 +24,16 @@ type bureau struct {
 	lives io.Closer // the process ends when it is closed
 }
 
-// startBureau starts this program's hidden command bureau.
+// bureauArgument makes this program run the bureau.
+const bureauArgument = "bureau"
+
+// startBureau starts this program as the bureau.
 func startBureau(ctx context.Context) (*bureau, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, "bureau") // #nosec G204 -- this program
+	cmd := exec.CommandContext(ctx, program, bureauArgument) // #nosec G204 -- this program
 	lives, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

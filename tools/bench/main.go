@@ -27,25 +27,26 @@ import (
 	"tranche/internal/logging"
 )
 
-// commandLine declares the commands.
+// commandLine measures one build of the service, or several by turns.
 type commandLine struct {
-	Run    runCommand    `cmd:"" default:"withargs" help:"Measure."`
-	Bureau bureauCommand `cmd:"" hidden:""` // started by run
-}
-
-// runCommand measures one build of the service, or several by turns.
-type runCommand struct {
-	Tranche    string         `name:"tranche" placeholder:"PATH" help:"The service's program. Without it ./cmd/tranche is built."`
+	Tranche    string         `name:"tranche" placeholder:"PATH" help:"Program of the service. By default, ./cmd/tranche is built."`
 	Versus     []string       `name:"versus" placeholder:"PATH" help:"Another build of the service, measured by turns with the first; may be repeated."`
 	Quick      bool           `name:"quick" help:"Take two minutes: fewer rounds, shorter loads, smaller batches."`
-	Rounds     int            `name:"rounds" placeholder:"N" help:"How many rounds to measure: 5, or 3 with --quick."`
+	Rounds     int            `name:"rounds" placeholder:"N" help:"Number of rounds (5, or 3 with --quick)."`
 	LargeItems int            `name:"large-items" placeholder:"N" help:"Run one batch of N items at the end, 1000000 for example."`
 	Only       *regexp.Regexp `name:"only" placeholder:"REGEXP" help:"Measure only the steps whose name matches."`
 	JSON       string         `name:"json" placeholder:"FILE" help:"Also write the figures to this file."`
-	PGBin      string         `name:"pg-bin" env:"TRANCHE_PG_BIN" placeholder:"DIR" help:"The directory of initdb and postgres. Without it they are looked for, then downloaded."`
+	PGBin      string         `name:"pg-bin" env:"TRANCHE_PG_BIN" placeholder:"DIR" help:"Directory of initdb and postgres. By default they are searched for, then downloaded."`
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == bureauArgument {
+		if err := runBureau(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	parsed := kong.Parse(&commandLine{}, kong.Name("bench"), kong.Description(
 		"Measures the limits of PostgreSQL on this machine and the service, by turns in several rounds. Prints "+
 			"medians, spread and ratios next to their targets. It starts its own PostgreSQL server and leaves nothing behind. Needs Linux."))
@@ -56,7 +57,7 @@ func main() {
 }
 
 // Run measures and prints.
-func (c *runCommand) Run(ctx context.Context) (err error) {
+func (c *commandLine) Run(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "tranche-bench-")
 	if err != nil {
 		return err
@@ -122,9 +123,3 @@ func writeJSON(path string, reports []*Report) error {
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644) // #nosec G306 -- public figures
 }
-
-// bureauCommand is the service that workflows call, a process of its own.
-type bureauCommand struct{}
-
-// Run answers calls until the bench that started it ends.
-func (bureauCommand) Run(ctx context.Context) error { return runBureau(ctx, os.Stdin, os.Stdout) }

@@ -19,21 +19,21 @@ import (
 	"tranche/internal/identity"
 )
 
-// pathParameter finds the parameters of a path.
+// pathParameter matches the parameters of a path.
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// route is an operation of the document that needs a token.
+// route is an operation of the document that requires a token.
 type route struct {
 	method, path string
 	scope        identity.Scope
-	body         any // the document's example of it
+	body         any // the example in the document
 }
 
 func (r route) at(values map[string]string) string {
 	return pathParameter.ReplaceAllStringFunc(r.path, func(name string) string { return values[strings.Trim(name, "{}")] })
 }
 
-// parameters are the names of the path's.
+// parameters returns the names of the path parameters.
 func (r route) parameters() (names []string) {
 	for _, match := range pathParameter.FindAllStringSubmatch(r.path, -1) {
 		names = append(names, match[1])
@@ -41,13 +41,13 @@ func (r route) parameters() (names []string) {
 	return names
 }
 
-// creates reports whether the route makes what its path names, so that no name
-// is unknown to it.
+// creates reports whether the route creates the resource that its path names. It has no
+// unknown names.
 func (r route) creates() bool {
 	return r.method == http.MethodPut && (strings.HasPrefix(r.path, "/v1/secrets/") || strings.HasPrefix(r.path, "/v1/message-templates/"))
 }
 
-// sameID makes answers comparable byte for byte.
+// sameID sets the request id, so that answers can be compared byte for byte.
 func sameID() apitest.Header { return apitest.Header{Name: "X-Request-Id", Value: "same"} }
 
 func TestAccess(t *testing.T) {
@@ -59,9 +59,9 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// TestAccess is generated from the document: every route × every parameter of
-// its path × {own, foreign, unknown, malformed} × scope. A route with a
-// parameter that the test has no value for fails it.
+// The access matrix is derived from the document: every route, every parameter of its
+// path, {own, foreign, unknown, malformed} ids, and scopes. A parameter without a value in
+// ownedThings fails the test.
 func testAccessMatrix(t *testing.T, s *apitest.Service) {
 	owner, stranger := s.Tenant(t), s.Tenant(t)
 	admin, other := owner.As(t, identity.RoleAdmin), stranger.As(t, identity.RoleAdmin)
@@ -76,7 +76,7 @@ func testAccessMatrix(t *testing.T, s *apitest.Service) {
 	for _, route := range routes(t, s, owner.Slug) {
 		name := route.method + " " + route.path
 		for _, parameter := range route.parameters() {
-			require.Contains(t, own, parameter, "%s: say in ownedThings what {%s} is", name, parameter)
+			require.Contains(t, own, parameter, "%s: add {%s} to ownedThings", name, parameter)
 		}
 
 		refused := s.Anonymous().Do(t, route.method, route.at(own), route.body)
@@ -89,7 +89,7 @@ func testAccessMatrix(t *testing.T, s *apitest.Service) {
 			want := other.Do(t, route.method, route.at(unknown), route.body, sameID())
 			require.Equal(t, http.StatusNotFound, want.Status, "%s: %s", name, want.Body)
 			got := other.Do(t, route.method, route.at(own), route.body, sameID())
-			require.Equal(t, string(want.Body), string(got.Body), "%s: all of another tenant's", name)
+			require.Equal(t, string(want.Body), string(got.Body), "%s with ids of another tenant", name)
 		}
 		for _, parameter := range route.parameters() {
 			if route.creates() {
@@ -116,14 +116,14 @@ func testAccessMatrix(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// namesOthersInBody reports whether the example of the body names something
-// that is not there: files, a template, a one-time password.
+// namesOthersInBody reports whether the example of the body names files, a template or a
+// one-time password that do not exist.
 func (r route) namesOthersInBody() bool {
 	return strings.HasSuffix(r.path, "/execute-batch") || strings.HasSuffix(r.path, "/attempt")
 }
 
-// TestForeignIDsInRequests names another tenant's things in bodies and queries:
-// the answer is byte for byte that to an unknown id.
+// Ids of another tenant in bodies and queries get the same answer as unknown ids, byte for
+// byte.
 func testAccessForeignIDs(t *testing.T, s *apitest.Service) {
 	admin, other := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	own, foreign := ownedThings(t, admin, "owned"), ownedThings(t, other, "foreign")
@@ -149,7 +149,7 @@ func testAccessForeignIDs(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// ownedThings makes one of everything that a path can name.
+// ownedThings creates one resource for each path parameter and returns their ids.
 func ownedThings(t *testing.T, c *apitest.Caller, alias string) map[string]string {
 	t.Helper()
 	workflow := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"`+alias+`","tasks":[{"id":"done","type":"end","config":{"output":{}}}]}`)).
@@ -184,7 +184,7 @@ func ownedThings(t *testing.T, c *apitest.Caller, alias string) map[string]strin
 	}
 }
 
-// tenantOf is the tenant that a caller's token names.
+// tenantOf returns the tenant of a caller's token.
 func tenantOf(t *testing.T, c *apitest.Caller) string {
 	t.Helper()
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(c.Token, ".")[1])
@@ -196,8 +196,8 @@ func tenantOf(t *testing.T, c *apitest.Caller) string {
 	return tenant.ID
 }
 
-// routes are the operations that need a token: what deletes comes last, and of
-// that the longest path first. The bodies' tenant is the one of the slug.
+// routes returns the operations that require a token. DELETE comes last, longest path
+// first. Bodies name the tenant of the slug.
 func routes(t *testing.T, s *apitest.Service, slug string) []route {
 	t.Helper()
 	spec, err := openapi3.NewLoader().LoadFromData(s.Anonymous().Get(t, "/openapi.json").Body)

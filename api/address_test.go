@@ -12,9 +12,9 @@ import (
 	"tranche/internal/server"
 )
 
-// Behind trusted proxies a request comes from the last address that is none of
-// theirs, whether or not a proxy adds the port.
-func TestAddressesBehindProxies(t *testing.T) {
+// Behind trusted proxies, the caller's address is the last one that is not a trusted
+// proxy, with or without a port.
+func TestCallerAddressBehindProxies(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}

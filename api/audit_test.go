@@ -15,8 +15,8 @@ import (
 	"tranche/internal/server"
 )
 
-// Whatever changes what may run, with which secrets, or what signers are told, is
-// recorded with who did it in which request; what is refused leaves no row.
+// Changes of active workflows, secrets and message templates are recorded with their
+// client and request. Rejected changes are not recorded.
 func testAccessAuditTrail(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
@@ -74,13 +74,14 @@ func testAccessAuditTrail(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// Refused requests are counted, not listed, and written by a stop at the latest.
-func TestRefusalsAreCounted(t *testing.T) {
+// Denied requests are counted, not listed. The counts are written when the process stops,
+// if not before.
+func TestDeniedRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	tenant := s.Tenant(t)
 	reader := tenant.With(t, identity.ScopeWorkflowsRead)
-	t.Run("requests", func(t *testing.T) { // the replica stops at its end
+	t.Run("requests", func(t *testing.T) { // the replica stops at the end of the subtest
 		replica := s.Replica(t, server.RoleAPI)
 		for range 3 {
 			replica.WithToken(reader.Token).Post(t, "/v2/workflows", apitest.Raw(`{}`)).Expect(http.StatusForbidden)
@@ -105,7 +106,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		for _, row := range rows {
 			require.Zero(t, row.Minute.Second())
 			require.Equal(t, tenantID != uuid.Nil, row.ClientID != nil)
-			got[kind{row.Status, row.Reason}] += row.Count // a minute may have ended meanwhile
+			got[kind{row.Status, row.Reason}] += row.Count // the requests may span two minutes
 		}
 		return got
 	}

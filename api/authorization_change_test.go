@@ -11,7 +11,7 @@ import (
 	"tranche/internal/apitest"
 )
 
-// rows counts the tenant's rows of a table that a condition holds for.
+// rows counts the tenant's rows of a table that satisfy a condition.
 func (s *signer) rows(t *testing.T, table, condition string) (n int) {
 	t.Helper()
 	sql := `SELECT count(*) FROM ` + table + ` WHERE tenant_id = $1 AND ` + condition
@@ -19,20 +19,20 @@ func (s *signer) rows(t *testing.T, table, condition string) (n int) {
 	return n
 }
 
-// announce asks for an address for one more file of the authorization.
+// announce requests an upload URL for another file of the authorization.
 func (s *signer) announce(t *testing.T) *apitest.Answer {
 	t.Helper()
 	return s.Post(t, s.path("/attachments"), map[string]any{"fileName": "consent.txt"}).Expect(http.StatusCreated)
 }
 
-// upload puts the bytes of a file at the address that was announced.
+// upload sends the bytes of a file to its upload URL.
 func (s *signer) upload(t *testing.T, announced *apitest.Answer, text string) *apitest.Answer {
 	t.Helper()
 	return s.Anonymous().Put(t, announced.Text("signedUrl"), apitest.Raw(text), apitest.Header{Name: "Content-Type", Value: "text/plain"})
 }
 
-// testLateUploads puts files at addresses that were given before the code was
-// asked for: what the code covers is what was there then.
+// A code covers the files that were complete when it was requested. Upload URLs from
+// before are withdrawn.
 func testLateUploads(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -48,13 +48,13 @@ func testLateUploads(t *testing.T, d *desk) {
 	require.Equal(t, kept.Text("attachmentId"), list.Text("data[0].attachmentId"))
 	require.Nil(t, list.Value("data[1]"))
 	require.Equal(t, 1, s.rows(t, "attachments", "true"))
-	// What the code covered is what was signed.
+	// The signature covers the files of the code.
 	signed := s.evidence(t, "signed")
 	require.NotEmpty(t, signed["attachments"])
 	require.Equal(t, s.evidence(t, "code_requested")["attachments"], signed["attachments"])
 }
 
-// evidence is the content of the last record of a kind.
+// evidence returns the content of the last record of a kind.
 func (s *signer) evidence(t *testing.T, kind string) map[string]any {
 	t.Helper()
 	var found struct {
@@ -70,12 +70,11 @@ func (s *signer) evidence(t *testing.T, kind string) map[string]any {
 			content = r.Content
 		}
 	}
-	require.NotNil(t, content, "there is no record %s", kind)
+	require.NotNil(t, content, "no record of kind %s", kind)
 	return content
 }
 
-// testUploadsWhileSigning races uploads with the signature: a file is in the
-// evidence, or it is not attached.
+// If a file is uploaded during the signature, it is in the evidence or it is not attached.
 func testUploadsWhileSigning(t *testing.T, d *desk) {
 	t.Helper()
 	for range 5 {
@@ -105,12 +104,12 @@ func testUploadsWhileSigning(t *testing.T, d *desk) {
 			record, _ := signed[i].(map[string]any)
 			require.Equal(t, []any{file.AttachmentID, file.SHA256}, []any{record["attachmentId"], record["sha256"]})
 		}
-		require.Len(t, list.Data, s.rows(t, "attachments", "true"), "nothing is left of the others")
+		require.Len(t, list.Data, s.rows(t, "attachments", "true"), "nothing of the rejected uploads is stored")
 	}
 }
 
-// testRefusedAttachments leave nothing, least of all the name of a file.
-func testRefusedAttachments(t *testing.T, d *desk) {
+// Rejected attachments store nothing, not even the file name.
+func testRejectedAttachments(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
 	body := map[string]any{"fileName": "passport of Ana.pdf"}
@@ -124,7 +123,7 @@ func testRefusedAttachments(t *testing.T, d *desk) {
 	}
 	require.Contains(t, s.Post(t, s.path("/attachments"), body).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "at most 20")
 	require.Equal(t, 20, s.rows(t, "attachments", "true"))
-	// A file of one authorization is none of another's.
+	// A file belongs to one authorization only.
 	another := &signer{desk: d, Caller: s.Caller, tenant: s.tenant, id: s.create(t)}
 	s.Delete(t, s.path("")).Expect(http.StatusNoContent)
 	foreign := another.announce(t)
@@ -142,9 +141,8 @@ func testRefusedAttachments(t *testing.T, d *desk) {
 	require.Zero(t, s.rows(t, "attachments", "true"))
 }
 
-// testChangesSupersedeTheCode lets nobody sign something other than what the
-// code was asked for.
-func testChangesSupersedeTheCode(t *testing.T, d *desk) {
+// A change of the authorization invalidates the code.
+func testChangesInvalidateCode(t *testing.T, d *desk) {
 	t.Helper()
 	for name, change := range map[string]func(*testing.T, *signer) *apitest.Answer{
 		"change": func(t *testing.T, s *signer) *apitest.Answer {
@@ -170,7 +168,7 @@ func testChangesSupersedeTheCode(t *testing.T, d *desk) {
 			problem := s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 			require.Contains(t, problem.Message, "superseded")
 			require.Nil(t, s.Get(t, s.path("")).Value("authorizedAt"))
-			// A refused change leaves the code as it is.
+			// A rejected change does not invalidate the code.
 			s.rest(t)
 			otpID, code = s.start(t, fmt.Sprintf("again-%s@example.com", s.id))
 			s.Do(t, http.MethodPatch, s.path(""), map[string]any{"expiresAt": "2020-01-01T00:00:00Z"}).Expect(http.StatusBadRequest)
@@ -181,8 +179,8 @@ func testChangesSupersedeTheCode(t *testing.T, d *desk) {
 	}
 }
 
-// testChangesOfNothing leave the code, the evidence and updatedAt as they are.
-func testChangesOfNothing(t *testing.T, d *desk) {
+// A request that changes nothing keeps the code, the evidence and updatedAt.
+func testEmptyChanges(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
 	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"tags": []string{"web"}, "externalId": "crm-991"}).Expect(http.StatusOK)
@@ -200,8 +198,7 @@ func testChangesOfNothing(t *testing.T, d *desk) {
 	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
 }
 
-// testEvidenceWhileDeleting reads evidence while its authorization goes: it is
-// whole, or it is not there.
+// Evidence that is read while its authorization is deleted is complete or not found.
 func testEvidenceWhileDeleting(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -228,7 +225,7 @@ func testEvidenceWhileDeleting(t *testing.T, d *desk) {
 	}
 }
 
-// testAttemptsWhileDeleting leaves nothing of who attempted.
+// Attempts while an authorization is deleted leave no personal data.
 func testAttemptsWhileDeleting(t *testing.T, d *desk) {
 	t.Helper()
 	for range 10 {
@@ -246,7 +243,7 @@ func testAttemptsWhileDeleting(t *testing.T, d *desk) {
 		}
 		group.Wait()
 		s.Get(t, s.path("")).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
-		require.Equal(t, 1, s.rows(t, "evidence_contents", "true"), "the deletion's")
+		require.Equal(t, 1, s.rows(t, "evidence_contents", "true"), "the record of the deletion")
 		require.Empty(t, s.rowsWith(t, "127.0.0.1", s.tenant.ID.String()))
 	}
 }

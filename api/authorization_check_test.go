@@ -15,9 +15,8 @@ import (
 	"tranche/testdata"
 )
 
-// TestConsentGatesTheBureau runs the underwriting of testdata, which asks the
-// bureau about nobody who has not signed.
-func TestConsentGatesTheBureau(t *testing.T) {
+// The underwriting workflow calls the bureau only for borrowers that have signed.
+func TestBureauRequiresConsent(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	bureau := targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +66,7 @@ func TestConsentGatesTheBureau(t *testing.T) {
 		"authorizationId": s.id, "authorizedAt": signed.Text("authorizedAt"), "expiresAt": signed.Text("expiresAt"),
 	}, state.Value("tasks[0].output"), "the execution keeps the evidence")
 
-	// What the evidence of an execution says stays when the authorization goes.
+	// The stored result keeps the evidence after the authorization is deleted.
 	kept := s.id
 	s.exec(t, `UPDATE authorizations SET expires_at = now() WHERE id = $1`, s.id)
 	refused("it has expired")
@@ -80,7 +79,7 @@ func TestConsentGatesTheBureau(t *testing.T) {
 	state = s.Get(t, "/v1/executions/"+passed.Text("executionId")+"/state").Expect(http.StatusOK)
 	require.Equal(t, kept, state.Text("tasks[0].output.authorizationId"))
 
-	// Another tenant's consent is not ours.
+	// The consent of another tenant does not count.
 	stranger := d.signer(t)
 	stranger.id = stranger.Post(t, "/v1/authorizations", map[string]any{
 		"tenant": stranger.tenant.Slug, "key": "credit-report", "identityKey": "borrowerId", "identityValue": "B-10002000",
@@ -89,7 +88,7 @@ func TestConsentGatesTheBureau(t *testing.T) {
 	stranger.attempt(t, otpID, code).Expect(http.StatusAccepted)
 	refused("it is another tenant's")
 
-	// A batch may say that its consents are on file.
+	// A batch may declare that its consents are on file.
 	batch := s.Post(t, "/v1/workflows/underwriting/v1/execute-batch", map[string]any{
 		"workflowInput": map[string]any{"items": []any{json.RawMessage(testdata.Application)}, "customInput": map[string]any{"consentsOnFile": true}},
 	}).Expect(http.StatusAccepted).Text("executionBatchId")
@@ -98,9 +97,8 @@ func TestConsentGatesTheBureau(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// TestConsentOfTheSameBorrower asks for consents by an identity that is not the
-// borrower's id.
-func TestConsentOfTheSameBorrower(t *testing.T) {
+// The consent is looked up by an identity that is not the borrower's id.
+func TestConsentRequiresSameBorrower(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	tenant := d.Tenant(t)
@@ -126,10 +124,10 @@ func TestConsentOfTheSameBorrower(t *testing.T) {
 	}
 	require.Equal(t, false, passes(""))
 	sign("B-1")
-	require.Equal(t, true, passes(""), "an execution about no borrower asks for the identity alone")
+	require.Equal(t, true, passes(""), "an execution without a borrower looks up the identity alone")
 	require.Equal(t, true, passes("?borrower-id=B-1"))
-	require.Equal(t, false, passes("?borrower-id=B-2"), "another borrower's")
-	sign("") // names no borrower
+	require.Equal(t, false, passes("?borrower-id=B-2"), "the consent of another borrower")
+	sign("") // without a borrower
 	require.Equal(t, true, passes("?borrower-id=B-1"))
 	require.Equal(t, true, passes("?borrower-id=B-2"))
 }

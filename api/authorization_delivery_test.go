@@ -47,7 +47,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		}, 30*time.Second, 10*time.Millisecond)
 		received := d.gateway.received(to)
 		for _, m := range received {
-			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a repetition is the same message under the same key")
+			require.Equal(t, gatewayMessage{otpID, received[0].body}, m, "a retry sends the same message with the same key")
 		}
 		s.attempt(t, otpID, codeOf(t, received[0])).Expect(http.StatusAccepted)
 		require.Eventually(t, func() bool {
@@ -93,10 +93,9 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		})
 		otpID := s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated).Text("otpId")
 		require.Eventually(t, func() bool { return len(d.gateway.received(to)) == 1 }, 20*time.Second, 10*time.Millisecond)
-		// The signer is faster than the provider's answer: it comes to a code
-		// that has been used, and is kept all the same.
+		// The code is used before the provider answers. The answer is stored anyway.
 		s.attempt(t, otpID, codeOf(t, d.gateway.received(to)[0])).Expect(http.StatusAccepted)
-		require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "what was used is not kept to be sent again")
+		require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "the message of a used code is deleted")
 		require.Empty(t, s.Get(t, s.path("/signatures")).Text("data[0].providerMessageId"))
 		release()
 		require.Eventually(t, func() bool {
@@ -112,7 +111,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 		})
 		s.Post(t, s.path("/signatures"), bySMS(to)).Expect(http.StatusCreated)
 		require.Eventually(t, func() bool { return s.recorded(t, "code_sent") == 1 }, 20*time.Second, 20*time.Millisecond)
-		require.Len(t, d.gateway.received(to), 1, "a message that was taken is not sent again")
+		require.Len(t, d.gateway.received(to), 1, "an accepted message is not sent again")
 		require.Equal(t, "SM-"+strings.Repeat("9", 252), s.evidence(t, "code_sent")["providerMessageId"])
 	})
 	t.Run("cut off", func(t *testing.T) {
@@ -128,7 +127,7 @@ func testGatewayDelivery(t *testing.T, d *desk) {
 	})
 }
 
-func testRefusedDelivery(t *testing.T, d *desk) {
+func testRejectedDelivery(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
 	otpID := s.Post(t, s.path("/signatures"), byEmail("refused@example.com")).Expect(http.StatusCreated).Text("otpId")
@@ -155,7 +154,7 @@ func testNeverSentLate(t *testing.T, d *desk) {
 		d.retryDelivery(t, otpID)
 		return strings.Contains(string(s.Get(t, s.path("/evidence")).Body), "expired before it could be sent")
 	}, 30*time.Second, 50*time.Millisecond)
-	require.LessOrEqual(t, len(d.gateway.received(to)), tried+1, "at most a try that was under way")
+	require.LessOrEqual(t, len(d.gateway.received(to)), tried+1, "at most the attempt in progress")
 	var isWiped bool
 	require.NoError(t, s.Pool.QueryRow(t.Context(), `SELECT message IS NULL FROM one_time_passwords WHERE id = $1`, otpID).Scan(&isWiped))
 	require.True(t, isWiped)
@@ -186,7 +185,7 @@ func testDiscardedDelivery(t *testing.T, d *desk) {
 		}, 30*time.Second, 20*time.Millisecond)
 	}
 	sweep()
-	require.Equal(t, 1, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "it has not expired")
+	require.Equal(t, 1, s.rows(t, "one_time_passwords", "message IS NOT NULL"), "the code has not expired")
 	pgtest.ExpireOneTimePassword(t, s.Pool, uuid.MustParse(otpID), 61*time.Second)
 	sweep()
 	require.Zero(t, s.rows(t, "one_time_passwords", "message IS NOT NULL"))
@@ -226,7 +225,7 @@ func TestGatewayTimesOut(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 	received := gateway.received(to)
 	require.Len(t, received, 2)
-	require.Equal(t, gatewayMessage{otpID, received[0].body}, received[1], "a repetition is the same message under the same key")
+	require.Equal(t, gatewayMessage{otpID, received[0].body}, received[1], "a retry sends the same message with the same key")
 	require.Equal(t, "SM-2", s.evidence(t, "code_sent")["providerMessageId"])
 	s.attempt(t, otpID, codeOf(t, received[0])).Expect(http.StatusAccepted)
 }

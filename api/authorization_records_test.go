@@ -35,7 +35,7 @@ func testAuthorizationRecord(t *testing.T, d *desk) {
 		"createdAt": got.Text("createdAt"), "updatedAt": got.Text("createdAt"), "hasAttachments": false, "hasSignatures": false,
 	}, got.Value(""))
 
-	// What nobody says has its default.
+	// Absent members have their defaults.
 	id = c.Post(t, "/v1/authorizations", map[string]any{
 		"tenant": tenant.Slug, "key": "credit-report", "identityKey": "curp", "identityValue": "GOMA900101",
 	}).Expect(http.StatusCreated).Text("id")
@@ -46,7 +46,7 @@ func testAuthorizationRecord(t *testing.T, d *desk) {
 	require.WithinDuration(t, time.Now().AddDate(1, 0, 0), expires, time.Hour)
 }
 
-func testAuthorizationCreateRefuses(t *testing.T, d *desk) {
+func testAuthorizationCreateErrors(t *testing.T, d *desk) {
 	t.Helper()
 	tenant := d.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
@@ -111,7 +111,7 @@ func testAuthorizationChange(t *testing.T, d *desk) {
 	require.Equal(t, []string{"New", "B-2", `["a"]`, "2031-01-01T00:00:00.000Z", "x", "credit-report"}, []string{
 		changed.Text("label"), changed.Text("borrowerId"), changed.Text("tags"), changed.Text("expiresAt"), changed.Text("externalId"), changed.Text("key"),
 	})
-	require.Equal(t, "1", s.Get(t, "/v1/authorizations?search=b-2").Text("pagination.total"), "it is found by what it says now")
+	require.Equal(t, "1", s.Get(t, "/v1/authorizations?search=b-2").Text("pagination.total"), "the search uses the changed values")
 	changed = s.Do(t, http.MethodPatch, s.path(""), map[string]any{"externalId": ""}).Expect(http.StatusOK)
 	require.Nil(t, changed.Value("externalId"))
 	require.Equal(t, "New", changed.Text("label"))
@@ -189,7 +189,7 @@ func testAuthorizationList(t *testing.T, d *desk) {
 		for i, a := range list.Data {
 			found[i] = a.ID
 		}
-		if strings.Contains(query, "label") { // by the collation of the database
+		if strings.Contains(query, "label") { // in the collation of the database
 			require.ElementsMatch(t, want2, found, query)
 			continue
 		}
@@ -209,7 +209,7 @@ func testAuthorizationList(t *testing.T, d *desk) {
 	require.Equal(t, "0", d.Tenant(t).As(t, identity.RoleAuditor).Get(t, "/v1/authorizations").Text("pagination.total"))
 }
 
-// testListBySignature orders by a time that not every authorization has.
+// Unsigned authorizations have no authorizedAt and come last.
 func testListBySignature(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -225,11 +225,11 @@ func testListBySignature(t *testing.T, d *desk) {
 	for direction, want := range map[string][]string{"desc": {ids[2], ids[1]}, "asc": {ids[1], ids[2]}} {
 		got := s.Get(t, "/v1/authorizations?sort-by=authorizedAt&sort-direction="+direction).Expect(http.StatusOK)
 		require.Equal(t, want, []string{got.Text("data[0].id"), got.Text("data[1].id")}, direction)
-		require.Nil(t, got.Value("data[2].authorizedAt"), "those that are not signed come last")
+		require.Nil(t, got.Value("data[2].authorizedAt"), "unsigned authorizations come last")
 		require.Equal(t, "4", got.Text("pagination.total"))
 	}
 	got := s.Get(t, "/v1/authorizations?sort-by=updatedAt").Expect(http.StatusOK)
-	require.Equal(t, ids[2], got.Text("data[0].id"), "a signature is an update")
+	require.Equal(t, ids[2], got.Text("data[0].id"), "a signature changes updatedAt")
 	require.Equal(t, true, got.Value("data[0].hasSignatures"))
 }
 
@@ -261,7 +261,7 @@ func testAuthorizationDeletion(t *testing.T, d *desk) {
 		require.Equal(t, 1, s.rows(t, "audit_events", "action = 'authorization."+action+"' AND actor = '"+s.ClientID+"'"), action)
 	}
 	for _, secret := range []string{"B-1001", "-of-ana", "@example.com", "@acme.example", "127.0.0.1", "Go-http-client"} {
-		require.Empty(t, s.rowsWith(t, secret, s.tenant.ID.String()), "a tombstone has nothing personal")
+		require.Empty(t, s.rowsWith(t, secret, s.tenant.ID.String()), "the remaining record has no personal data")
 	}
 }
 
@@ -276,7 +276,7 @@ func testAuthorizationAttachments(t *testing.T, d *desk) {
 		return address.Text("attachmentId")
 	}
 	pending := s.Post(t, s.path("/attachments"), map[string]any{"fileName": "later.pdf"}).Expect(http.StatusCreated).Text("attachmentId")
-	require.Equal(t, false, s.Get(t, s.path("")).Value("hasAttachments"), "its bytes have not come")
+	require.Equal(t, false, s.Get(t, s.path("")).Value("hasAttachments"), "the upload is not complete")
 	kept, removed := put(), put()
 	require.Equal(t, true, s.Get(t, s.path("")).Value("hasAttachments"))
 	s.Delete(t, s.path("/attachments/"+removed)).Expect(http.StatusNoContent)
@@ -339,13 +339,13 @@ func testMessageTemplates(t *testing.T, d *desk) {
 	s.office.mu.Lock()
 	letter := s.office.letters["template@example.com"][0]
 	s.office.mu.Unlock()
-	require.Contains(t, letter, "{{code}} <b>, 2:", "what is filled in is not looked at again")
+	require.Contains(t, letter, "{{code}} <b>, 2:", "placeholders in replaced values are not replaced")
 	s.attempt(t, otpID, code).Expect(http.StatusAccepted)
 	s.Delete(t, "/v1/message-templates/mine").Expect(http.StatusNoContent)
 	s.Delete(t, "/v1/message-templates/default").Expect(http.StatusNoContent)
 	d.Tenant(t).As(t, identity.RoleAdmin).Get(t, "/v1/message-templates/mine").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 
-	// The default can be replaced, and comes back when it is deleted.
+	// The template default can be replaced. Deleting it restores the built-in one.
 	replaced := s.Put(t, "/v1/message-templates/default", map[string]any{"subject": "Hola", "text": "{{code}}"}).Expect(http.StatusOK)
 	require.Regexp(t, timePattern, replaced.Text("createdAt"))
 	require.Equal(t, "Hola", s.Get(t, "/v1/message-templates/default").Text("subject"))
@@ -389,8 +389,8 @@ func testEvidence(t *testing.T, d *desk) {
 		require.NoError(t, err)
 		mac := hmac.New(sha256.New, salt)
 		mac.Write(r.Content)
-		require.Equal(t, r.Commitment, hex.EncodeToString(mac.Sum(nil)), "anybody who has the evidence can check the commitment")
-		require.Equal(t, previous, r.PreviousHash, "the tenant has no other authorization")
+		require.Equal(t, r.Commitment, hex.EncodeToString(mac.Sum(nil)), "the commitment can be checked with the evidence alone")
+		require.Equal(t, previous, r.PreviousHash, "the chain has only the records of this authorization")
 		previous = r.Hash
 	}
 	require.Equal(t, []string{"authorization_created", "code_requested", "code_sent", "code_attempted", "code_rejected", "code_attempted", "signed"}, kinds)
@@ -400,7 +400,7 @@ func testEvidence(t *testing.T, d *desk) {
 		got.Text("records[6].content.otpId"), got.Text("records[6].content.contactMethod"), got.Text("records[6].content.contact"), got.Text("records[6].content.attempt"),
 	})
 	require.Equal(t, s.ClientID, got.Text("records[6].content.by.clientId"))
-	// What decisions 8.7 asks for, each where it was known.
+	// Every detail of decisions 8.7 is in the record of its step.
 	requested, sent, attempted, signed := s.evidence(t, "code_requested"), s.evidence(t, "code_sent"), s.evidence(t, "code_attempted"), s.evidence(t, "signed")
 	for _, member := range []string{"contact", "contactHash", "contactMethod", "templateId", "templateHash", "policyLink", "expiresAt", "maxAttempts", "attachments", "by"} {
 		require.Contains(t, requested, member)
@@ -428,7 +428,7 @@ func testEvidence(t *testing.T, d *desk) {
 	require.Contains(t, pdf.Header.Get("Content-Disposition"), s.id)
 }
 
-// rawText keeps the bytes of a member.
+// rawText is the text of a member.
 type rawText []byte
 
 // UnmarshalJSON implements json.Unmarshaler.

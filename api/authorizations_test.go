@@ -20,28 +20,28 @@ func TestAuthorizations(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *desk){
 		"signing":                 testSigning,
 		"record":                  testAuthorizationRecord,
-		"create refuses":          testAuthorizationCreateRefuses,
+		"create errors":           testAuthorizationCreateErrors,
 		"change":                  testAuthorizationChange,
 		"list":                    testAuthorizationList,
 		"deletion":                testAuthorizationDeletion,
 		"attachments":             testAuthorizationAttachments,
-		"signing refuses":         testSigningRefuses,
-		"attempt refuses":         testAttemptRefuses,
+		"signing errors":          testSigningErrors,
+		"attempt errors":          testAttemptErrors,
 		"limits":                  testSendLimits,
 		"limits in parallel":      testSendLimitsInParallel,
 		"wrong ones in parallel":  testWrongAttemptsInParallel,
 		"right ones in parallel":  testRightAttemptsInParallel,
 		"templates":               testMessageTemplates,
 		"gateway":                 testGatewayDelivery,
-		"refused by the provider": testRefusedDelivery,
+		"refused by the provider": testRejectedDelivery,
 		"never sent late":         testNeverSentLate,
 		"evidence":                testEvidence,
 		"idempotency keys":        testConsentIdempotency,
 		"late uploads":            testLateUploads,
 		"uploads while signing":   testUploadsWhileSigning,
-		"refused attachments":     testRefusedAttachments,
-		"changes supersede":       testChangesSupersedeTheCode,
-		"changes of nothing":      testChangesOfNothing,
+		"refused attachments":     testRejectedAttachments,
+		"changes supersede":       testChangesInvalidateCode,
+		"changes of nothing":      testEmptyChanges,
 		"evidence while deleting": testEvidenceWhileDeleting,
 		"attempts while deleting": testAttemptsWhileDeleting,
 		"signed sort last":        testListBySignature,
@@ -80,14 +80,14 @@ func testSigning(t *testing.T, d *desk) {
 	})
 	require.Equal(t, "<"+otpID+"@acme.example>", signatures.Text("data[0].providerMessageId"))
 
-	// Once signed it stays as it is.
+	// A signed authorization cannot be changed.
 	s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	s.Post(t, s.path("/signatures"), byEmail("ana@example.com")).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 	s.Do(t, http.MethodPatch, s.path(""), map[string]any{"label": "x"}).ExpectProblem(http.StatusConflict, "CONFLICT", "")
 }
 
-// testConsentIdempotency repeats the calls that create something under their
-// Idempotency-Key, the second of them within the pause between two codes.
+// Repeated requests with an Idempotency-Key are replayed, also within the minimum time
+// between two codes.
 func testConsentIdempotency(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
@@ -117,8 +117,8 @@ func testConsentIdempotency(t *testing.T, d *desk) {
 	}
 }
 
-// testAttemptRefuses has every state in which a code does not sign.
-func testAttemptRefuses(t *testing.T, d *desk) {
+// A code is rejected in each of these states.
+func testAttemptErrors(t *testing.T, d *desk) {
 	t.Helper()
 	t.Run("expired", func(t *testing.T) {
 		s := d.signer(t)
@@ -130,13 +130,13 @@ func testAttemptRefuses(t *testing.T, d *desk) {
 		s := d.signer(t)
 		otpID := s.Post(t, s.path("/signatures"), map[string]any{
 			"value": "exhausted@example.com", "contactMethod": "email", "templateId": "default",
-			"maxAttempts": json.Number("2.0"), "codeSize": json.Number("10.0"), "expiresIn": json.Number("6e1"), // as some libraries write them
+			"maxAttempts": json.Number("2.0"), "codeSize": json.Number("10.0"), "expiresIn": json.Number("6e1"), // some libraries write integers so
 		}).Expect(http.StatusCreated).Text("otpId")
 		code := s.office.code(t, "exhausted@example.com", 1)
 		require.Len(t, code, 10)
 		require.Contains(t, s.attempt(t, otpID, otherThan(code)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "").Message, "1 attempt is left")
 		require.Contains(t, s.attempt(t, otpID, otherThan(code)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "").Message, "no attempts are left")
-		require.Contains(t, s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "used up")
+		require.Contains(t, s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "no attempts are left")
 	})
 	t.Run("superseded", func(t *testing.T) {
 		s := d.signer(t)
@@ -158,13 +158,13 @@ func testAttemptRefuses(t *testing.T, d *desk) {
 		otpID, code := s.start(t, "unknown@example.com")
 		unknown := s.attempt(t, unknownID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 		require.Equal(t, unknown.Message, s.attempt(t, "x", code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "").Message)
-		// Another authorization's, and another tenant's, are as unknown.
+		// Codes of another authorization or tenant are unknown.
 		other := &signer{desk: d, Caller: s.Caller, tenant: s.tenant, id: s.create(t)}
 		require.Equal(t, unknown.Message, other.attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "").Message)
 		require.Equal(t, unknown.Message, d.signer(t).attempt(t, otpID, code).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "").Message)
 		s.attempt(t, otpID, code).Expect(http.StatusAccepted)
 	})
-	t.Run("no oracle", func(t *testing.T) { testDeadCodesAreNoOracle(t, d) })
+	t.Run("no oracle", func(t *testing.T) { testInvalidCodesAreNoOracle(t, d) })
 	t.Run("malformed", func(t *testing.T) {
 		s := d.signer(t)
 		otpID, code := s.start(t, "malformed@example.com")
@@ -172,13 +172,13 @@ func testAttemptRefuses(t *testing.T, d *desk) {
 			s.attempt(t, otpID, malformed).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "code")
 		}
 		s.Post(t, s.path("/signatures/attempt"), map[string]any{}).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "MISSING_REQUIRED_FIELD", "otpId", "code")
-		s.attempt(t, otpID, code).Expect(http.StatusAccepted) // none of them counted
+		s.attempt(t, otpID, code).Expect(http.StatusAccepted) // malformed attempts do not count
 	})
 }
 
-// testDeadCodesAreNoOracle answers the right code and a wrong one byte for byte
-// alike, once neither can sign.
-func testDeadCodesAreNoOracle(t *testing.T, d *desk) {
+// If a code can no longer sign, the correct code and a wrong one get the same answer, byte
+// for byte.
+func testInvalidCodesAreNoOracle(t *testing.T, d *desk) {
 	t.Helper()
 	for name, end := range map[string]func(*signer, string, string){
 		"used":       func(s *signer, otpID, code string) { s.attempt(t, otpID, code).Expect(http.StatusAccepted) },
@@ -228,13 +228,13 @@ func testRightAttemptsInParallel(t *testing.T, d *desk) {
 	require.Equal(t, 1, s.recorded(t, "signed"))
 }
 
-// recorded counts the records of a kind in the authorization's evidence.
+// recorded returns the number of records of a kind in the authorization's evidence.
 func (s *signer) recorded(t *testing.T, kind string) int {
 	t.Helper()
 	return s.rows(t, "evidence_records", fmt.Sprintf("authorization_id = '%s' AND kind = '%s'", s.id, kind))
 }
 
-// race makes n attempts at once and counts the answers by status.
+// race makes n concurrent attempts and returns the number of answers by status.
 func (s *signer) race(t *testing.T, otpID, code string, n int) map[int]int {
 	t.Helper()
 	statuses := make(chan int, n)
@@ -281,7 +281,7 @@ func testSendLimits(t *testing.T, d *desk) {
 		}
 		limited := again()
 		limited.ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
-		require.Regexp(t, `^2[89][0-9]$`, limited.Header.Get("Retry-After"), "the first of the five is 305 s ago")
+		require.Regexp(t, `^2[89][0-9]$`, limited.Header.Get("Retry-After"), "the first of the five codes is 305 s old")
 		s.exec(t, `UPDATE one_time_passwords SET created_at = created_at - interval '10 minutes' WHERE tenant_id = $1`, s.tenant.ID)
 		for range 5 {
 			again().Expect(http.StatusCreated)
@@ -290,9 +290,9 @@ func testSendLimits(t *testing.T, d *desk) {
 		s.exec(t, `UPDATE one_time_passwords SET created_at = created_at - interval '10 minutes' WHERE tenant_id = $1`, s.tenant.ID)
 		limited = again()
 		limited.ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
-		require.Len(t, limited.Header.Get("Retry-After"), 5, "most of a day")
+		require.Len(t, limited.Header.Get("Retry-After"), 5, "retry after most of a day")
 
-		// Another tenant's limit is its own: no answer tells what others know.
+		// Tenants have separate limits, so that no answer reveals contacts of other tenants.
 		d.signer(t).Post(t, "/v1/authorizations", nil)
 		stranger := d.signer(t)
 		stranger.Post(t, stranger.path("/signatures"), byEmail("often@example.com")).Expect(http.StatusCreated)
@@ -338,7 +338,7 @@ func testSendLimitsInParallel(t *testing.T, d *desk) {
 	require.Equal(t, map[int]int{http.StatusCreated: 1, http.StatusTooManyRequests: 9}, counts)
 }
 
-func testSigningRefuses(t *testing.T, d *desk) {
+func testSigningErrors(t *testing.T, d *desk) {
 	t.Helper()
 	s := d.signer(t)
 	body := func(change map[string]any) map[string]any {
@@ -383,7 +383,7 @@ func testSigningRefuses(t *testing.T, d *desk) {
 			problem := s.Post(t, s.path("/signatures"), body(c.change)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", c.field)
 			for _, value := range c.change {
 				if text, ok := value.(string); ok && len(text) > 8 {
-					require.NotContains(t, fmt.Sprint(problem), text, "an error echoes no value")
+					require.NotContains(t, fmt.Sprint(problem), text, "an error does not repeat the value")
 				}
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// packageTables returns the rows of the tables of a package by the names of their files.
+// packageTables returns the rows of the tables of a package by file name.
 func packageTables(t *testing.T, c *apitest.Caller, packageID string) map[string][][]string {
 	t.Helper()
 	files := c.Get(t, "/v1/stores/packages/"+packageID+"/attachments").Expect(http.StatusOK)
@@ -28,8 +28,8 @@ func packageTables(t *testing.T, c *apitest.Caller, packageID string) map[string
 	return tables
 }
 
-// No two properties of inputs or outputs share a column, whatever their names, and
-// failed.csv gives each back as it was.
+// Every property of inputs and outputs has a column of its own, regardless of its name.
+// failed.csv restores each property.
 func testBatchesEveryPropertyHasColumn(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Dots", "alias": "dots",

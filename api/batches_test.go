@@ -30,7 +30,7 @@ const batchWorkflow = `{"name": "Echo", "alias": "echo", "inputSchema": {"type":
 
 const uploadPath = "/v1/stores/packages/commands/attachments/generate-upload-signed-url"
 
-// noToken leaves the Authorization header out: signed addresses need none.
+// noToken removes the Authorization header, which signed URLs do not need.
 var noToken = apitest.Header{Name: "Authorization"}
 
 func contentType(kind string) apitest.Header {
@@ -138,9 +138,9 @@ func testBatchesUploadErrors(t *testing.T, s *apitest.Service) {
 	anonymous.Put(t, address, apitest.Raw(""), csv).Expect(http.StatusConflict)
 }
 
-// Bytes that break off are seen by no one, and the same address takes them
-// again; nobody puts them for another tenant, nor more than is allowed.
-func TestUploadBreaksOff(t *testing.T) {
+// An interrupted upload stores nothing, and the same URL accepts it again. Larger files and
+// URLs of other tenants are rejected.
+func TestInterruptedUpload(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -188,7 +188,7 @@ func TestUploadBreaksOff(t *testing.T) {
 	other.As(t, identity.RoleAdmin).Post(t, "/v1/workflows/echo/v1/execute-batch", files).Expect(http.StatusNotFound)
 }
 
-func TestSignedAddressesExpire(t *testing.T) {
+func TestSignedURLsExpire(t *testing.T) {
 	t.Parallel()
 	ahead := make(chan time.Duration, 1)
 	ahead <- 0
@@ -237,7 +237,7 @@ func testBatchesDownloads(t *testing.T, s *apitest.Service) {
 	anonymous.Get(t, strings.Replace(address, "signature=", "signature=A", 1)).ExpectProblem(http.StatusForbidden, "FORBIDDEN", "")
 	anonymous.Put(t, address, apitest.Raw("x"), contentType("text/csv")).Expect(http.StatusForbidden)
 
-	// Another tenant's package is answered like an unknown one.
+	// A package of another tenant gets the same answer as an unknown one.
 	path := "/v1/stores/packages/" + started.Text("rawPackageId") + "/attachments"
 	s.Tenant(t).As(t, identity.RoleAdmin).Get(t, path).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	c.Get(t, "/v1/stores/packages/"+uuid.NewString()+"/attachments").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
@@ -247,8 +247,8 @@ func testBatchesDownloads(t *testing.T, s *apitest.Service) {
 	tenant.With(t, identity.ScopeBatchesRun).Get(t, path).Expect(http.StatusForbidden)
 }
 
-// A file that cannot be read to its end is not taken for whole, and the log says why.
-func TestDownloadThatBreaksOff(t *testing.T) {
+// If a file cannot be read completely, the download is aborted and the log has the error.
+func TestInterruptedDownload(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
 	s := apitest.Start(t, func(c *server.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })
@@ -277,11 +277,11 @@ func TestDownloadThatBreaksOff(t *testing.T) {
 	unread := s.Anonymous().Get(t, address, apitest.Header{Name: "Range", Value: "bytes=700000-"})
 	unread.ExpectProblem(http.StatusInternalServerError, "INTERNAL_ERROR", "")
 	for _, name := range []string{"Content-Disposition", "Content-Range", "ETag", "Last-Modified"} {
-		require.Empty(t, unread.Header.Get(name), "of an answer that has nothing of the file")
+		require.Empty(t, unread.Header.Get(name), "no header of the file in an error")
 	}
 }
 
-func TestExecuteBatchRefusals(t *testing.T) {
+func TestExecuteBatchErrors(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	tenant := s.Tenant(t)
@@ -330,10 +330,10 @@ func TestExecuteBatchRefusals(t *testing.T) {
 	s.Anonymous().Post(t, path, body).Expect(http.StatusUnauthorized)
 	tenant.With(t, identity.ScopeExecutionsRun).Post(t, path, body).Expect(http.StatusForbidden)
 
-	t.Cleanup(func() { // after the parallel cases
+	t.Cleanup(func() { // runs after the parallel cases
 		var rows int
 		require.NoError(t, s.Pool.QueryRow(context.Background(), "SELECT (SELECT count(*) FROM execution_batches) + (SELECT count(*) FROM packages) + (SELECT count(*) FROM river.river_job WHERE kind LIKE 'batch%')").Scan(&rows))
-		require.Zero(t, rows, "a refusal left something behind")
+		require.Zero(t, rows, "a rejected request stores nothing")
 	})
 }
 
@@ -349,7 +349,7 @@ func testBatchesExecuteRequiresActiveWorkflow(t *testing.T, s *apitest.Service) 
 	require.Nil(t, started.Value("rawPackageId"))
 	c.Post(t, "/v2/workflows/"+id+"/archive", nil).Expect(http.StatusOK)
 	c.Post(t, path, body).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
-	// What was accepted before goes on to its end.
+	// A batch that was accepted before continues.
 	record := awaitBatch(t, c, started.Text("executionBatchId"))
 	require.Equal(t, "complete", record.Text("status"))
 	require.Equal(t, "echo", record.Text("label"))
@@ -405,7 +405,7 @@ func testBatchesList(t *testing.T, s *apitest.Service) {
 	tenant.With(t, identity.ScopeBatchesRun).Get(t, path).Expect(http.StatusForbidden)
 }
 
-// Items of a sandbox client's batch are tests.
+// Items of a batch of a sandbox client are tests.
 func testBatchesSandboxBatchIsTest(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).Sandbox(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -420,7 +420,7 @@ func testBatchesSandboxBatchIsTest(t *testing.T, s *apitest.Service) {
 	require.Equal(t, c.ClientID, principal)
 }
 
-// Files that an end task names are part of the result.
+// The result contains the files that the end task names.
 func testBatchesResultAttachments(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	stored := uploadFile(t, c, "terms.csv", "rate\n4.50\n")

@@ -11,8 +11,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// TestBorrowersOfInputs holds that an input whose borrower has too long an id is
-// refused, because its execution would be about no borrower.
+// An input with a borrower id that is too long is rejected, because its execution would
+// have no borrower.
 func testExecuteBorrowerOfInput(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publish(t, c, `{"name":"x","alias":"w","tasks":[{"id":"done","type":"end","config":{}}]}`)

@@ -84,7 +84,7 @@ func testContractErrors(t *testing.T, s *apitest.Service) {
 		require.NoError(t, err)
 		defer answer.Body.Close()
 		require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
-		// Who may not call learns nothing about the body.
+		// A caller without access gets no errors of the body.
 		s.Anonymous().Post(t, "/v2/workflows", apitest.Raw(`{`)).ExpectProblem(http.StatusUnauthorized, "UNAUTHORIZED", "")
 	})
 
@@ -95,7 +95,7 @@ func testContractErrors(t *testing.T, s *apitest.Service) {
 	})
 }
 
-// endless gives as many spaces as one reads.
+// endless is a reader of spaces without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -207,7 +207,7 @@ func testContractBodies(t *testing.T, s *apitest.Service) {
 		}
 	})
 
-	t.Run("size, of a caller who sends it all before reading", func(t *testing.T) {
+	t.Run("size, client sends everything before it reads", func(t *testing.T) {
 		t.Parallel()
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 		require.NoError(t, err)
@@ -224,15 +224,15 @@ func testContractBodies(t *testing.T, s *apitest.Service) {
 		require.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
 	})
 
-	t.Run("a body where none is looked at", func(t *testing.T) {
+	t.Run("ignored body", func(t *testing.T) {
 		t.Parallel()
 		c.Do(t, http.MethodGet, "/v2/workflows", apitest.Raw(`nonsense`)).Expect(http.StatusOK)
 		c.Do(t, http.MethodDelete, "/v2/workflows/x", apitest.Raw(`nonsense`)).Expect(http.StatusNotFound)
 	})
 }
 
-// TestDatabaseAway cuts the service off from its database and back on again.
-func TestDatabaseAway(t *testing.T) {
+// The database is unreachable for a while.
+func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()
 	var line *databaseLine
 	s := apitest.Start(t, func(config *server.Config) {
@@ -255,7 +255,7 @@ func TestDatabaseAway(t *testing.T) {
 			require.Regexp(t, `^[1-9][0-9]*$`, refused.Header.Get("Retry-After"))
 		}
 	}
-	// What needs no database is answered as before.
+	// Operations that do not use the database still work.
 	s.Anonymous().Get(t, "/healthz").Expect(http.StatusOK)
 	c.Post(t, "/v2/workflows", apitest.Raw(`{}`)).Expect(http.StatusBadRequest)
 	s.Anonymous().Get(t, "/v2/workflows").Expect(http.StatusUnauthorized)
@@ -267,7 +267,7 @@ func TestDatabaseAway(t *testing.T) {
 	require.Equal(t, "1", c.Get(t, "/v2/workflows").Text("pagination.total"))
 }
 
-// databaseLine passes connections on to the database until it is cut.
+// databaseLine is a proxy to the database that a test can cut.
 type databaseLine struct {
 	url             string
 	address         string
@@ -296,7 +296,7 @@ func newDatabaseLine(t *testing.T, databaseURL string) *databaseLine {
 	return line
 }
 
-// cut ends every connection and refuses new ones.
+// cut closes all connections and rejects new ones.
 func (l *databaseLine) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

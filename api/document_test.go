@@ -52,7 +52,7 @@ func TestOpenAPIGolden(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsDocumented names what an operation's declaration lacks.
+// Every operation has all parts of its documentation.
 func TestEveryOperationIsDocumented(t *testing.T) {
 	t.Parallel()
 	text := newServer(t).Document()
@@ -76,7 +76,7 @@ func TestEveryOperationIsDocumented(t *testing.T) {
 	require.Empty(t, d.missing)
 }
 
-// documentation collects what is missing.
+// documentation collects missing parts.
 type documentation struct {
 	t        *testing.T
 	compiler *jsonschema.Compiler
@@ -109,7 +109,7 @@ func (d *documentation) operation(path, method string, op *openapi3.Operation) {
 		expected = append(expected, 408, 413, 415)
 	}
 	isIdempotent := op.Parameters.GetByInAndName("header", "Idempotency-Key") != nil
-	switch { // how a key is refused that another request has (decisions 1.11)
+	switch { // statuses for an Idempotency-Key of another request (decisions 1.11)
 	case !isIdempotent || strings.HasPrefix(path, "/v1/executions/"):
 	case strings.HasPrefix(path, "/v1/authorizations"):
 		expected = append(expected, 409)
@@ -142,7 +142,7 @@ func (d *documentation) operation(path, method string, op *openapi3.Operation) {
 	d.want(successes > 0, "a success")
 }
 
-// content wants an example of every JSON content that its schema accepts.
+// content requires an example of every JSON content. The schema must accept it.
 func (d *documentation) content(content openapi3.Content, pointer, what string) {
 	for kind, media := range content {
 		if kind != "application/json" {
@@ -164,7 +164,7 @@ func (d *documentation) content(content openapi3.Content, pointer, what string) 
 	}
 }
 
-// TestSchemasAreDescribed wants a description of every member.
+// Every member of every schema has a description.
 func TestSchemasAreDescribed(t *testing.T) {
 	t.Parallel()
 	spec, err := openapi3.NewLoader().LoadFromData(newServer(t).Document())
@@ -220,7 +220,7 @@ func TestDocumentIsServed(t *testing.T) {
 	}
 	require.Contains(t, get("/docs/page.js").Body.String(), `"/openapi.json"`)
 
-	// What the policy forbids the page does not have: scripts and styles within it.
+	// The page has no inline scripts and styles, which the policy forbids.
 	require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", page.Header().Get("Content-Security-Policy"))
 	require.NotRegexp(t, `(?i)<style|\sstyle=|\son\w+=|javascript:|<(base|form|iframe|object|embed)`, text)

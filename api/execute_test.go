@@ -14,7 +14,7 @@ import (
 	"tranche/internal/targettest"
 )
 
-// sumWorkflow has no effects: it adds, and passes a number through.
+// sumWorkflow adds numbers and makes no calls.
 const sumWorkflow = `{"name":"Sum","alias":"sum","type":"scoring",
 	"inputSchema":{"type":"object","required":["a"],"additionalProperties":false,"properties":{
 		"a":{"type":"number"},"b":{"type":"number","default":0.20},"borrowerId":{"type":"string"},"when":{"type":"string","format":"date"}}},
@@ -23,7 +23,7 @@ const sumWorkflow = `{"name":"Sum","alias":"sum","type":"scoring",
 		{"id":"done","type":"end","config":{"output":{"total":"{{ tasks.sum.output.total }}","a":"{{ input.a }}","b":"{{ input.b }}"},"customOutput":"{{ execution.borrowerId }}","notes":["summed"]}}],
 	"edges":[{"source":"start","target":"sum"},{"source":"sum","target":"done"}]}`
 
-// publish makes a workflow active and returns its id.
+// publish creates and publishes a workflow and returns its id.
 func publish(t *testing.T, c *apitest.Caller, body string) string {
 	t.Helper()
 	id := c.Post(t, "/v2/workflows", apitest.Raw(body)).Expect(http.StatusCreated).Text("id")
@@ -71,9 +71,9 @@ func testExecuteSynchronous(t *testing.T, s *apitest.Service) {
 	execution := answer.Text("executionId")
 	require.JSONEq(t, `{"executionId":"`+execution+`","isSuccess":true,"statusCode":200,"output":{"total":1.3,"a":1.10,"b":0.20},
 		"customOutput":"B-7","attachments":[],"notes":["summed"],"notices":[],"errorMessage":null}`, string(answer.Body))
-	require.Contains(t, string(answer.Body), `"a":1.10,"b":0.20,"total":1.3`, "every digit")
+	require.Contains(t, string(answer.Body), `"a":1.10,"b":0.20,"total":1.3`, "numbers keep all their digits")
 	marked := c.Post(t, "/v1/workflows/sum/v1/execute", apitest.Raw(`{"a":1,"borrowerId":"<A&B>"}`)).Expect(http.StatusOK)
-	require.Contains(t, string(marked.Body), `"customOutput":"<A&B>"`, "as it was sent, like in the output")
+	require.Contains(t, string(marked.Body), `"customOutput":"<A&B>"`, "the text is not escaped")
 
 	output := c.Get(t, "/v1/executions/"+execution+"/output").Expect(http.StatusOK)
 	require.Equal(t, "1.10", output.Text("output.a"))
@@ -92,7 +92,7 @@ func testExecuteSynchronous(t *testing.T, s *apitest.Service) {
 	}
 
 	latest := c.Post(t, "/v1/workflows/sum/latest/execute?borrower-id=B-9", apitest.Raw(`{"a":1,"borrowerId":"B-7"}`)).Expect(http.StatusOK)
-	require.Equal(t, "B-9", latest.Text("customOutput"), "the parameter wins over the input")
+	require.Equal(t, "B-9", latest.Text("customOutput"), "the parameter has priority over the input")
 	again := c.Post(t, "/v1/workflows/sum/v1/execute?test=true&rescore-of="+execution, apitest.Raw(`{"a":30.000000000000000000000000000001}`)).Expect(http.StatusOK)
 	require.Equal(t, "30.000000000000000000000000000001", again.Text("output.a"))
 	require.Equal(t, "30.200000000000000000000000000001", again.Text("output.total"))
@@ -122,7 +122,7 @@ func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "EXTERNAL_SERVICE_ERROR", failed.Text("errorSubCode"))
 	require.Equal(t, "{}", failed.Text("output"))
 	require.NotEmpty(t, failed.Text("errorMessage"))
-	require.NotContains(t, failed.Text("errorMessage"), "127.0.0.1", "no address is told")
+	require.NotContains(t, failed.Text("errorMessage"), "127.0.0.1", "the message has no address")
 	require.Equal(t, "failed", c.Get(t, "/v1/executions/"+failed.Text("executionId")+"/status").Expect(http.StatusOK).Text("status"))
 
 	b.SetAnswer(targettest.Never())
@@ -187,7 +187,7 @@ func awaitEnd(t *testing.T, c *apitest.Caller, id string) (status *apitest.Answe
 	return status
 }
 
-func TestExecuteRefusals(t *testing.T) {
+func TestExecuteErrors(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	tenant := s.Tenant(t)
@@ -197,7 +197,7 @@ func TestExecuteRefusals(t *testing.T) {
 	c.Post(t, "/v2/workflows", apitest.Raw(strings.Replace(sumWorkflow, `"alias":"sum"`, `"alias":"drafted"`, 1))).Expect(http.StatusCreated)
 	publish(t, c, `{"name":"Either","alias":"either","inputSchema":{"type":"object","not":{"required":["c"]}},"tasks":[{"id":"e","type":"end","config":{}}]}`)
 
-	// What this process remembers of a workflow must not outlive its end.
+	// The cache of workflows must not keep an archived workflow.
 	c.Post(t, "/v1/workflows/retired/v1/execute", apitest.Raw(`{"a":1}`)).Expect(http.StatusOK)
 	retired := c.Get(t, "/v2/workflows?search=retired").Expect(http.StatusOK).Text("data[0].id")
 	c.Post(t, "/v2/workflows/"+retired+"/archive", nil).Expect(http.StatusOK)
@@ -239,10 +239,10 @@ func TestExecuteRefusals(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		// The one that ran before its workflow was archived.
+		// The execution from before the workflow was archived.
 		var n int
 		require.NoError(t, s.Pool.QueryRow(context.Background(), `SELECT count(*) FROM executions`).Scan(&n))
-		require.Equal(t, 1, n, "a refusal records nothing")
+		require.Equal(t, 1, n, "a rejected request records nothing")
 	})
 }
 

@@ -23,8 +23,8 @@ func TestExecutionControl(t *testing.T) {
 	})
 }
 
-// TestTimeLimitOfAWait holds that an execution that waited for a job names the
-// limit of its workflow, not the time from its start to its deadline.
+// The message of an execution that waited for a job has the time limit of the workflow, not
+// the time from its start to its deadline.
 func testExecutionControlTimeoutOfWait(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":1,"tasks":[{"id":"rest","type":"delay","config":{"forMs":60000}}]}`)
@@ -33,8 +33,7 @@ func testExecutionControlTimeoutOfWait(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "the execution exceeded its time limit of 1s", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("errorMessage"))
 }
 
-// TestTimeLimitOfARetry holds that the time limit of an execution begins anew with
-// another attempt.
+// The time limit of an execution starts again with each attempt.
 func testExecutionControlTimeoutOfRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":3,"tasks":[{"id":"answer","type":"wait-for-signal","config":{}}]}`)
@@ -45,8 +44,7 @@ func testExecutionControlTimeoutOfRetry(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
 }
 
-// TestSkipANestedTask holds that a retry says why a task that exists cannot be
-// skipped.
+// The error explains why a nested task cannot be skipped.
 func testExecutionControlSkipNestedTask(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"nests","tasks":[

@@ -49,7 +49,7 @@ func testExecutionControlRetry(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK).Text("retryable"))
 }
 
-// The tags of a failed end go with its attempt, those of the request stay.
+// A retry removes the tags of the failed end task and keeps those of the request.
 func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Declined","alias":"declined","tasks":[
@@ -60,7 +60,7 @@ func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
 	awaitEnd(t, c, id)
 	require.Equal(t, `["mine","web","declined","attempt-2"]`, c.Get(t, "/v1/executions/"+id).Expect(http.StatusOK).Text("tags"))
 
-	// One that the end gave too is the request's, in whatever order they come.
+	// A tag of both the request and the end task is kept, in any order.
 	publish(t, c, `{"name":"Turned","alias":"turned","tasks":[
 		{"id":"done","type":"end","config":{"status":"failed","tags":["{{ execution.attempt == 1 ? \"mine\" : \"again\" }}","declined"]}}]}`)
 	id = c.Post(t, "/v1/workflows/turned/v1/execute?tags=web,mine", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
@@ -93,8 +93,8 @@ func testExecutionControlRetrySkipsTasks(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "skipped", c.Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK).Text("tasks[0].status"))
 }
 
-// A cancel reaches a call to the outside that another replica makes, within 2 s.
-func TestCancelReachesACallElsewhere(t *testing.T) {
+// A cancel aborts a call of another replica within 2 s.
+func TestCancelAbortsCallOfReplica(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	elsewhere := s.Replica(t, server.RoleAPI)
@@ -130,7 +130,7 @@ func TestCancelReachesACallElsewhere(t *testing.T) {
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
 }
 
-// Where nobody works, an execution stays pending, and is cancelled at once.
+// Without workers an execution stays pending. It can be cancelled.
 func TestCancelPending(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
@@ -147,7 +147,7 @@ func TestCancelPending(t *testing.T) {
 	require.Equal(t, "false", c.Get(t, "/v1/executions/"+id+"/output").Expect(http.StatusOK).Text("isSuccess"))
 
 	worker := s.Replica(t, server.RoleAll)
-	require.Equal(t, "cancelled", awaitEnd(t, c, id).Text("status"), "its job finds nothing to do")
+	require.Equal(t, "cancelled", awaitEnd(t, c, id).Text("status"), "its job does nothing")
 	c.Post(t, "/v1/executions/"+id+"/retry", nil).Expect(http.StatusAccepted)
 	require.Equal(t, "completed", awaitEnd(t, c, id).Text("status"))
 	require.NotNil(t, worker)
@@ -178,8 +178,8 @@ func testExecutionControlErrors(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// Of many who retry or cancel at once, one does.
-func TestControlRaces(t *testing.T) {
+// One of many concurrent retries or cancels succeeds.
+func TestConcurrentControl(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)

@@ -23,7 +23,7 @@ import (
 	"tranche/queries"
 )
 
-// listed is an execution as the model of the list knows it.
+// listed is an execution in the model of the list.
 type listed struct {
 	id                         uuid.UUID
 	workflowID                 uuid.UUID
@@ -34,8 +34,8 @@ type listed struct {
 	createdAt                  time.Time
 }
 
-// The values that random executions have and random requests ask for; some are
-// prefixes of others, differ in case only, or look like patterns.
+// The values of random executions and requests. Some are prefixes of others, differ in case
+// only, or look like patterns.
 var (
 	listAliases   = []string{"pre-qualification", "pre", "risk_score"}
 	listBorrowers = []string{"", "B-1", "B-10", "b-1", "Müller", "100%", "1_0", "019"}
@@ -44,8 +44,8 @@ var (
 	listTags      = []string{"web", "new", "B-1", "pre"}
 )
 
-// seedExecutions inserts random executions of a tenant, created within two days,
-// and returns them newest first.
+// seedExecutions inserts random executions of a tenant, created within two days, and
+// returns them newest first.
 func seedExecutions(t *testing.T, s *apitest.Service, tenantID uuid.UUID, r *rand.Rand, n int) []listed {
 	t.Helper()
 	var workflows []queries.Workflow
@@ -78,14 +78,14 @@ func seedExecutions(t *testing.T, s *apitest.Service, tenantID uuid.UUID, r *ran
 				e.tags = append(e.tags, tag)
 			}
 		}
-		if r.IntN(10) == 0 { // more than lists find in the index of tags
+		if r.IntN(10) == 0 { // common tags, for which lists do not use the index
 			e.tags = append(e.tags, strings.Split("a,b,c,d,e,f,g,h,i", ",")...)
 		}
 		e.id = queries.FirstIDAt(e.createdAt)
 		e.id[6], e.id[8], e.id[14], e.id[15] = 0x70, 0x80, byte(i>>8), byte(i)
 		var batchID *uuid.UUID
 		if e.isItem {
-			batchID = new(queries.FirstIDAt(begin)) // of a batch that is not there: lists do not depend on it
+			batchID = new(queries.FirstIDAt(begin)) // the batch does not exist; lists do not depend on it
 		}
 		rows = append(rows, []any{
 			e.id, tenantID, w.ID, w.Alias, w.Version, w.Type, "tester", orNull(e.billable), orNull(e.borrower), e.tags, e.isTest,
@@ -98,7 +98,7 @@ func seedExecutions(t *testing.T, s *apitest.Service, tenantID uuid.UUID, r *ran
 		"tags", "is_test", "batch_id", "status", "is_success", "created_at",
 	}, pgx.CopyFromRows(rows))
 	require.NoError(t, err)
-	_, err = s.Pool.Exec(t.Context(), `ANALYZE executions`) // which makes the tags above known as common
+	_, err = s.Pool.Exec(t.Context(), `ANALYZE executions`) // the planner learns that the tags above are common
 	require.NoError(t, err)
 	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(b.id.String(), a.id.String()) })
 	return all
@@ -111,7 +111,7 @@ func orNull(text string) *string {
 	return &text
 }
 
-// listModel is what the list of executions is meant to be, by the shortest way.
+// listModel is the reference implementation of the list.
 func listModel(all []listed, q url.Values) []listed {
 	var found []listed
 	for _, e := range all {
@@ -157,7 +157,7 @@ func parsedDate(text string) (time.Time, bool) {
 	return moment, err == nil
 }
 
-// drawFilters draws any combination of filters, mostly such that match something.
+// drawFilters draws a combination of filters. Most of them match something.
 func drawFilters(t *rapid.T, all []listed) url.Values {
 	some := all[rapid.IntRange(0, len(all)-1).Draw(t, "execution")]
 	q := url.Values{}
@@ -198,9 +198,8 @@ func unlimited(t *testing.T, s *apitest.Service, tenantID uuid.UUID) {
 	}))
 }
 
-// Whatever the data and the parameters, a list is what the model says: by pages
-// and by a walk with the cursor.
-func TestExecutionListIsTheModels(t *testing.T) {
+// For random data and parameters, the list equals the model, by page and by cursor.
+func TestExecutionListMatchesModel(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	tenant, other := s.Tenant(t), s.Tenant(t)

@@ -42,7 +42,7 @@ func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
 	require.JSONEq(t, `{"data":[`+string(record.Body)+`],"pagination":{"page":1,"perPage":10,"total":1,"totalPages":1}}`, string(list.Body))
 
 	input := c.Get(t, "/v1/executions/"+id+"/input").Expect(http.StatusOK)
-	require.Contains(t, string(input.Body), `"a":1.10,"b":0.20`, "every digit, and the defaults")
+	require.Contains(t, string(input.Body), `"a":1.10,"b":0.20`, "all digits, and the defaults")
 	for path, want := range map[string]string{"id": id, "workflowId": workflowID, "workflowAlias": "sum", "workflowVersion": "v1", "createdAt": record.Text("createdAt")} {
 		require.Equal(t, want, input.Text(path), path)
 	}
@@ -59,11 +59,11 @@ func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
 		require.NotEmpty(t, state.Text(path), path)
 	}
 	hidden := tenant.With(t, identity.ScopeExecutionsRead).Get(t, "/v1/executions/"+id+"/state").Expect(http.StatusOK)
-	require.NotContains(t, string(hidden.Body), "output", "outputs need another scope")
+	require.NotContains(t, string(hidden.Body), "output", "outputs require another scope")
 
 	publish(t, c, `{"name":"Self","alias":"self","tasks":[{"id":"self","type":"transform","config":{"fields":{"id":"{{ execution.id }}","createdAt":"{{ execution.createdAt }}"}}}]}`)
 	self := c.Post(t, "/v1/workflows/self/v1/execute?test=true", apitest.Raw(`{}`)).Expect(http.StatusOK)
-	require.Equal(t, c.Get(t, "/v1/executions/"+self.Text("output.id")).Text("createdAt"), self.Text("output.createdAt"), "it has one time of creation")
+	require.Equal(t, c.Get(t, "/v1/executions/"+self.Text("output.id")).Text("createdAt"), self.Text("output.createdAt"), "all answers have the same createdAt")
 
 	rescored := c.Post(t, "/v1/workflows/sum/v1/execute?test=true&rescore-of="+id, apitest.Raw(`{"a":1}`)).Expect(http.StatusOK).Text("executionId")
 	record = c.Get(t, "/v1/executions/"+rescored).Expect(http.StatusOK)
@@ -73,7 +73,7 @@ func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "1", c.Get(t, "/v1/executions?exclude-tests=true").Expect(http.StatusOK).Text("pagination.total"))
 }
 
-// An item's record says where in which batch it is.
+// The record of an item has its batch and its position.
 func testExecutionReadBatchItem(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
@@ -92,7 +92,7 @@ func testExecutionReadBatchItem(t *testing.T, s *apitest.Service) {
 	require.Contains(t, state.Text("retryReason"), "batch")
 }
 
-// executionCursor is a cursor of the list of executions that goes on at a page.
+// executionCursor returns a cursor of the list of executions for a page.
 func executionCursor(page uint32) string {
 	list := sha256.Sum256([]byte("/v1/executions"))
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(append(list[:8:8], uuid.Max[:]...), page))
@@ -107,7 +107,7 @@ func testExecutionReadListErrors(t *testing.T, s *apitest.Service) {
 		"date-from=yesterday": "date-from", "date-to=2026-11-31": "date-to",
 		"date-from=2026-11-21T00:00:00%2B24:00": "date-from", "date-to=2026-11-21T1:00:00Z": "date-to", "cursor=x": "cursor", "cursor=&page=2": "cursor",
 		"borrower=1": "borrower", "search=%00": "search", "tags=a&tags=b": "tags", "p%61ge=2&page=2": "page", "=1": "query",
-		// Cursors that no list gave: of page 0, of a page out of bounds, with bits set that mean nothing.
+		// Forged cursors: page 0, a page out of bounds, and unused bits that are set.
 		"cursor=" + executionCursor(0): "cursor", "cursor=" + executionCursor(math.MaxUint32): "cursor",
 		"cursor=" + strings.TrimSuffix(executionCursor(2), "g") + "h": "cursor",
 	} {
@@ -121,10 +121,10 @@ func testExecutionReadListErrors(t *testing.T, s *apitest.Service) {
 	id := c.Post(t, "/v1/workflows/sum/v1/execute?test=true", apitest.Raw(`{"a":1}`)).Expect(http.StatusOK).Text("executionId")
 	for query, total := range map[string]string{
 		"search": "1", "status": "1", "page": "1", "cursor": "1", "exclude-tests": "0", "exclude-tests&exclude-batch-executions=": "0",
-	} { // names alone are empty; a boolean's means true
+	} { // a name without = is empty, or true for a boolean
 		require.Equal(t, total, c.Get(t, "/v1/executions?"+query).Expect(http.StatusOK).Text("pagination.total"), query)
 	}
-	// Ids have one form, and whatever is none is like one that is unknown.
+	// An id of the wrong form gets the same answer as an unknown id.
 	same := func(a, b *apitest.Answer) {
 		require.Equal(t, a.Expect(http.StatusNotFound).Text("message"), b.Expect(http.StatusNotFound).Text("message"))
 	}
@@ -139,7 +139,7 @@ func testExecutionReadListErrors(t *testing.T, s *apitest.Service) {
 	s.Anonymous().Get(t, "/v1/executions").ExpectProblem(http.StatusUnauthorized, "UNAUTHORIZED", "")
 }
 
-// The total is exact up to 10,000 and capped there.
+// The total is exact up to 10,000, which is its maximum.
 func TestExecutionListTotal(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -157,11 +157,11 @@ func TestExecutionListTotal(t *testing.T) {
 	insert(1)
 	capped := c.Get(t, "/v1/executions?per-page=100&page=101").Expect(http.StatusOK)
 	require.JSONEq(t, `{"page":101,"perPage":100,"total":10000,"totalPages":100,"totalCapped":true}`, capped.Text("pagination"))
-	require.NotEmpty(t, capped.Text("data[0].id"), "pages go on beyond what is counted")
+	require.NotEmpty(t, capped.Text("data[0].id"), "pages continue after the counted total")
 }
 
-// What an execution gave can be read however deep it is: a task's result is at most as
-// deep as what callers may send, results by id and those of a for-each are around it.
+// A stored result may be deeper than a request: task results have the depth limit of
+// requests, and the results by task id and by item are around them.
 func testExecutionReadDeepResult(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	nested := func(levels int) apitest.Raw {

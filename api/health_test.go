@@ -27,7 +27,7 @@ func TestHealthOnly(t *testing.T) {
 	}
 }
 
-func TestReadinessNamesThePartAndLogsTheCause(t *testing.T) {
+func TestReadinessReportsPartAndLogsCause(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := api.New(api.Config{

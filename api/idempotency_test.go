@@ -36,8 +36,8 @@ func TestIdempotency(t *testing.T) {
 	})
 }
 
-// Of 50 identical calls at once, over two replicas, one has an effect; each is
-// answered as that one or told that it is in progress, and afterwards all alike.
+// Of 50 concurrent identical requests to two replicas, one has an effect. The others get
+// its answer, or an error that it is in progress. Later requests get its answer.
 func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 	replica := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
@@ -48,7 +48,7 @@ func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 	publish(t, c, b.workflow("async", `,"executionMode":"async"`))
 	b.Queue(score(http.StatusInternalServerError))
 	failed := c.Post(t, "/v1/workflows/ask/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusOK).Text("executionId")
-	b.SetAnswer(targettest.After(300*time.Millisecond, score(http.StatusOK))) // requests meet one in progress
+	b.SetAnswer(targettest.After(300*time.Millisecond, score(http.StatusOK))) // so that requests overlap
 
 	for name, tc := range map[string]struct {
 		path, body       string
@@ -113,25 +113,25 @@ func testIdempotencyKeys(t *testing.T, s *apitest.Service) {
 	require.NotEqual(t, first.Text("executionId"), c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("two")).Expect(http.StatusOK).Text("executionId"))
 	other := tenant.As(t, identity.RoleAdmin)
 	require.NotEqual(t, first.Text("executionId"), other.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Text("executionId"),
-		"a key is the client's own")
+		"keys belong to one client")
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("k", 256))).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key(strings.Repeat("é", 255))).Expect(http.StatusOK)
 
 	c.Post(t, execute, apitest.Raw(`{"a":1}`), key("two"), key("four")).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "", "Idempotency-Key")
 
-	// What has no effect takes no key.
+	// A request without an effect does not use the key.
 	c.Post(t, execute, apitest.Raw(`{"a":"x"}`), key("three")).Expect(http.StatusUnprocessableEntity)
 	c.Post(t, execute, apitest.Raw(`{"a":3}`), key("three")).Expect(http.StatusOK)
 
-	// An answer outlives the workflow, but not the day.
+	// An answer is replayed after the workflow is archived, but not after a day.
 	c.Post(t, "/v2/workflows/"+id+"/archive", nil).Expect(http.StatusOK)
 	require.Equal(t, first.Body, c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).Expect(http.StatusOK).Body)
 	pgtest.ExpireIdempotencyKeys(t, s.Pool, tenant.ID)
 	c.Post(t, execute, apitest.Raw(`{"a":1.10,"b":2}`), key("one")).ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
 }
 
-// What is kept of a request tells nobody who reads the database what it was, and
-// is recognised after the master key was replaced.
+// A stored fingerprint does not reveal the request, and it is still recognised after the
+// master key is rotated.
 func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	master := secret.GenerateKey()
@@ -152,7 +152,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	var kept []byte
 	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT fingerprint FROM idempotency_keys").Scan(&kept))
 	require.Len(t, kept, sha256.Size)
-	require.NotEqual(t, h.Sum(nil), kept, "a hash without a key can be guessed")
+	require.NotEqual(t, h.Sum(nil), kept, "the fingerprint is not a plain hash, which could be guessed")
 
 	changed := apitest.Start(t, func(c *server.Config) {
 		c.DatabaseURL, c.Keys = s.DatabaseURL, keys(secret.GenerateKey()+","+master)
@@ -161,7 +161,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 	changed.Post(t, execute, apitest.Raw(`{"a":2}`), key("one")).Expect(http.StatusUnprocessableEntity)
 }
 
-// A key of yesterday can be used anew.
+// A key can be used again after a day.
 func testIdempotencyKeyExpires(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
@@ -176,8 +176,8 @@ func testIdempotencyKeyExpires(t *testing.T, s *apitest.Service) {
 	require.Equal(t, second, execute())
 }
 
-// The first answer stays the answer: when the wait ran out, and when a retry has
-// given the execution another result.
+// The first answer is replayed, also after a wait has timed out or a retry has changed the
+// result.
 func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
@@ -200,7 +200,7 @@ func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
 	require.JSONEq(t, string(failed.Body), string(replayed.Body))
 }
 
-// A kept answer says which preference of the repeated request it follows.
+// A replayed answer has the preference of the repeated request that it satisfies.
 func testIdempotencyPreferences(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
@@ -234,9 +234,9 @@ func testIdempotencyPreferences(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// A repeated request is logged with the execution of the first, or with none: what it
-// would have begun was undone.
-func TestIdempotencyLogsTheFirstExecution(t *testing.T) {
+// A repeated request is logged with the first execution or with none, because its own was
+// rolled back.
+func TestIdempotencyLogsFirstExecution(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
 	s := apitest.Start(t, func(c *server.Config) { c.Log = slog.New(logging.NewHandler(slog.NewJSONHandler(log, nil))) })

@@ -11,7 +11,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// counted has an integer wherever a definition wants one.
+// counted is a definition with an integer in every place that requires one.
 const counted = `{"name": "Counted", "alias": "counted", "executionMode": "sync", "timeoutSeconds": 20,
 	"inputSchema": {"type": "object", "properties": {"months": {"type": "integer"}, "name": {"type": "string", "minLength": 2e0}}},
 	"tasks": [
@@ -21,7 +21,7 @@ const counted = `{"name": "Counted", "alias": "counted", "executionMode": "sync"
 		{"id": "end", "type": "end", "config": {"statusCode": 299.0}}],
 	"edges": [{"source": "start", "target": "call"}, {"source": "call", "target": "end"}]}`
 
-// TestIntegers sends integers as libraries do that have one type of number.
+// Integers are accepted in every notation, because some libraries have one number type.
 func testExecuteIntegers(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(counted)).Expect(http.StatusCreated).Text("id")
@@ -33,7 +33,7 @@ func testExecuteIntegers(t *testing.T, s *apitest.Service) {
 	configured := c.Post(t, configurePath, scheduled(id, `"schedule":{"cron":"0 0 * * *","utcDeltaHours":-5.0}`)).Expect(http.StatusOK)
 	require.Equal(t, "-5", configured.Text("schedule.utcDeltaHours"))
 
-	// What is no integer is refused.
+	// Other numbers are rejected.
 	problem := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"x","timeoutSeconds":60.5}`)).
 		ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", "timeoutSeconds")
 	require.Equal(t, "must be an integer", problem.Details[0].Message)

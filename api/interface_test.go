@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line that names a table: the operation, which side of it, and the status.
+// The header of a table: the operation, request or response, and the status.
 var tableLine = regexp.MustCompile(`^([A-Z]+) (\S+) (request|query|answer)(?: (\d+))?$`)
 
-// A line that names a field: its path, its type, its default.
+// A line of a table: the path of a field, its type and its default.
 var fieldLine = regexp.MustCompile(`^(\S+): ([a-z|\[\]]+)(?: = (\S+))?$`)
 
-// TestInterface holds the document to the field tables of the interface
-// specification: every field has its place, its type and whether it is
-// required, and no request needs a member that the specification lacks.
+// The document has every field of the interface specification with its type, and no request
+// requires a member that the specification does not have.
 func TestInterface(t *testing.T) {
 	t.Parallel()
 	spec, err := openapi3.NewLoader().LoadFromData(newServer(t).Document())
@@ -71,7 +70,7 @@ type contract struct {
 
 func (c *contract) fault(text string) { c.faults = append(c.faults, text) }
 
-// open takes up a table.
+// open starts a table.
 func (c *contract) open(method, path, side, status string) {
 	c.at, c.side, c.op, c.schema = method+" "+path+" "+side, side, nil, nil
 	for have, item := range c.spec.Paths.Map() {
@@ -107,7 +106,7 @@ func (c *contract) remember(required []string) {
 	c.needed[c.at], c.required[c.at] = map[string]bool{}, required
 }
 
-// answer is the schema of a status, or of the only success.
+// answer returns the schema of a status, or of the only success.
 func (c *contract) answer(status string) *openapi3.Schema {
 	for _, candidate := range []string{status, "200", "201", "202"} {
 		response := c.op.Responses.Value(candidate)
@@ -164,7 +163,7 @@ func (c *contract) field(path, kind, standard string) {
 	c.kind(at, schema, kind)
 }
 
-// kind compares types; any is everything.
+// kind compares types. any matches every type.
 func (c *contract) kind(at string, schema *openapi3.Schema, kind string) {
 	element, isArray := strings.CutSuffix(kind, "[]")
 	if isArray {
@@ -200,7 +199,7 @@ func (c *contract) parameter(at, path, kind, standard string) {
 		c.fault(at + ": is required")
 	}
 	c.needed[c.at][name] = true
-	if have := parameter.Schema.Value.Type; kind != "string" || !have.Is("array") { // a comma list is a text
+	if have := parameter.Schema.Value.Type; kind != "string" || !have.Is("array") { // a comma-separated list is a string
 		c.kind(at, parameter.Schema.Value, kind)
 	}
 	if have := parameter.Schema.Value.Default; standard != "" && have != float64(must(strconv.Atoi(standard))) {
@@ -208,7 +207,7 @@ func (c *contract) parameter(at, path, kind, standard string) {
 	}
 }
 
-// unnamed is a path without the names of its parameters.
+// unnamed returns a path without the names of its parameters.
 func unnamed(path string) string { return pathParameter.ReplaceAllString(path, "{}") }
 
 func must[T any](value T, err error) T {

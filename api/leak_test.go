@@ -21,7 +21,7 @@ import (
 	"tranche/internal/targettest"
 )
 
-// safeBuffer is a log that several write to.
+// safeBuffer is a buffer for concurrent log writers.
 type safeBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -40,8 +40,7 @@ func (b *safeBuffer) String() string {
 	return b.text.String()
 }
 
-// TestNoSecretLeaks looks for what was secret in everything that stays: the
-// log, at its most talkative, and every row of every table, River's included.
+// No secret is in the debug log or in any row of any table, including River's.
 func TestNoSecretLeaks(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
@@ -62,7 +61,7 @@ func TestNoSecretLeaks(t *testing.T) {
 		}
 		s.rest(t)
 	}
-	// One that a provider refuses, and repeats in its answer.
+	// The provider rejects this message and repeats it in its answer.
 	s.id = s.create(t)
 	s.Post(t, s.path("/signatures"), byEmail("refused@example.com")).Expect(http.StatusCreated)
 	require.Eventually(t, func() bool {
@@ -79,7 +78,7 @@ func TestNoSecretLeaks(t *testing.T) {
 	require.NotEmpty(t, d.rowsWith(t, s.id, ""), "the rows were read")
 }
 
-// refreshTokens are two of one login, the first of them used.
+// refreshTokens returns two refresh tokens of one login. The first one is used.
 func (s *signer) refreshTokens(t *testing.T) []string {
 	t.Helper()
 	const path = "/identity/resources/auth/v1/api-token"
@@ -88,8 +87,8 @@ func (s *signer) refreshTokens(t *testing.T) []string {
 	return []string{first, second}
 }
 
-// sendSecrets has workflows send a secret and an access token that was given for it,
-// to services that repeat them with success and without, and returns both.
+// sendSecrets runs workflows that send a secret and an access token to services that repeat
+// them in successes and errors. It returns the secret and the token.
 func (s *signer) sendSecrets(t *testing.T) []string {
 	t.Helper()
 	const key, token = "open sesame 4711", "granted-0815"
@@ -119,8 +118,8 @@ func (s *signer) sendSecrets(t *testing.T) []string {
 	return []string{key, token, url.QueryEscape(key), base64.StdEncoding.EncodeToString([]byte("u:" + key))}
 }
 
-// rowsWith names the tables that have a row with a text in it; of a tenant's
-// rows only, where one is given.
+// rowsWith returns the tables that have a row with the text. If a tenant is given, only its
+// rows count.
 func (d *desk) rowsWith(t *testing.T, text, tenantID string) []string {
 	t.Helper()
 	rows, err := d.Pool.Query(t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'river')`)

@@ -19,15 +19,15 @@ import (
 	"tranche/internal/targettest"
 )
 
-// replicas runs three processes on one database.
+// replicas starts three processes on one database.
 func replicas(t *testing.T) []*apitest.Service {
 	t.Helper()
 	first := apitest.Start(t)
 	return []*apitest.Service{first, first.Replica(t, server.RoleAll), first.Replica(t, server.RoleAll)}
 }
 
-// Whatever is asked of three replicas at once, each category lets its limit
-// through, requests that fail included, and whoever obeys Retry-After is let in.
+// Three replicas together admit the limit of each category, including failed requests.
+// After the time in Retry-After the next request is admitted.
 func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	services := replicas(t)
@@ -78,10 +78,9 @@ func TestRateLimits(t *testing.T) {
 	}
 }
 
-// An address that needs no token takes 200 requests a minute over all replicas,
-// and nothing of what its tenant may: not even one that is unlimited or has
-// used up its own.
-func TestAddressesAreLimited(t *testing.T) {
+// A signed URL or callback URL accepts 200 requests per minute over all replicas. The limits
+// of its tenant do not apply to it.
+func TestURLsAreLimited(t *testing.T) {
 	t.Parallel()
 	services := replicas(t)
 	tenant := services[0].Tenant(t)
@@ -129,7 +128,7 @@ func TestAddressesAreLimited(t *testing.T) {
 		require.Regexp(t, `^([1-9]|[1-5][0-9]|60)$`, limited.Header.Get("Retry-After"))
 	}
 
-	// Another address has its own, until its tenant is revoked.
+	// Each URL has a limit of its own. URLs of a revoked tenant are rejected.
 	put := func(address string) *apitest.Answer {
 		return services[0].Anonymous().Do(t, http.MethodPut, address, []byte("a\n1\n"), apitest.Header{Name: "Content-Type", Value: "text/csv"})
 	}
@@ -156,7 +155,7 @@ func testLimitsRateLimitHeaders(t *testing.T, s *apitest.Service) {
 	require.Equal(t, `"management";q=3;w=60`, first.Header.Get("RateLimit-Policy"))
 	require.Equal(t, `"management";r=2;t=60`, first.Header.Get("RateLimit"))
 	second := admin.Post(t, "/v2/workflows", apitest.Raw(`{`)).Expect(http.StatusBadRequest)
-	require.Regexp(t, `^"management";r=1;t=\d+$`, second.Header.Get("RateLimit"), "another client of the tenant, and a refusal")
+	require.Regexp(t, `^"management";r=1;t=\d+$`, second.Header.Get("RateLimit"), "another client of the tenant, and a denied request")
 	tenant.With(t, identity.ScopeWorkflowsRead).Get(t, "/v2/workflows/x").Expect(http.StatusNotFound)
 	admin.Post(t, "/v2/workflows", apitest.Raw(`{`)).ExpectProblem(http.StatusTooManyRequests, "RATE_LIMITED", "")
 	admin.Get(t, "/v1/executions/x/status").Expect(http.StatusNotFound)
@@ -171,8 +170,7 @@ func testLimitsRateLimitHeaders(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// A revoked client is refused by every replica within 5 s of real time, on each
-// of which it was welcome before.
+// Every replica rejects a revoked client within 5 s.
 func TestRevocationIsPrompt(t *testing.T) {
 	t.Parallel()
 	services := replicas(t)

@@ -22,8 +22,8 @@ import (
 	"tranche/internal/server"
 )
 
-// What a process did, and what waits in the database, can be read by Prometheus;
-// nothing in it is of a tenant's or a caller's choosing.
+// The metrics have the work of the process and the queues of the database. No label has a
+// value that a tenant or a caller chooses.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, address := startWithMetrics(t)
@@ -62,8 +62,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Calls to others are counted by what came of them, and what waits is shown while it does.
-func TestMetricsOfWhatWaitsAndCalls(t *testing.T) {
+// Calls are counted by outcome, and waiting executions are counted.
+func TestMetricsOfCallsAndWaits(t *testing.T) {
 	t.Parallel()
 	s, address := startWithMetrics(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -80,7 +80,7 @@ func TestMetricsOfWhatWaitsAndCalls(t *testing.T) {
 		got = readMetrics(t, address)
 		return strings.Contains(got.text, `tranche_queue_jobs{queue="execution",state="scheduled"} 1`)
 	}, 30*time.Second, 50*time.Millisecond)
-	got = readMetrics(t, address) // one reading counts before it asks the database
+	got = readMetrics(t, address) // the first reading counts the request before it queries the database
 	require.InDelta(t, 1, got.value(t, "tranche_calls_total", "2xx"), 0)
 	require.InDelta(t, 1, got.value(t, "tranche_calls_total", "refused"), 0)
 	require.InDelta(t, 2, got.value(t, "tranche_call_duration_seconds"), 0)
@@ -92,7 +92,7 @@ func TestMetricsOfWhatWaitsAndCalls(t *testing.T) {
 	require.InDelta(t, 0, got.value(t, "tranche_executions_open"), 0)
 }
 
-// startWithMetrics starts a service and returns where its metrics can be read.
+// startWithMetrics starts a service and returns the address of its metrics.
 func startWithMetrics(t *testing.T) (s *apitest.Service, address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func startWithMetrics(t *testing.T) (s *apitest.Service, address string) {
 	return apitest.Start(t, func(c *server.Config) { c.Metrics = listener }), listener.Addr().String()
 }
 
-// metricsRead are metrics as Prometheus read them.
+// metricsRead has metrics as parsed by Prometheus.
 type metricsRead struct {
 	text     string
 	families map[string]*dto.MetricFamily
@@ -122,8 +122,8 @@ func readMetrics(t *testing.T, address string) metricsRead {
 	return metricsRead{text: string(text), families: families}
 }
 
-// value is that of the one series of a name with these values of its labels, in any
-// order; of a histogram the number of its observations.
+// value returns the value of the only series with a name and label values, in any order. For
+// a histogram it returns the number of observations.
 func (m metricsRead) value(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	for _, metric := range m.families[name].GetMetric() {
@@ -141,12 +141,12 @@ func (m metricsRead) value(t *testing.T, name string, labels ...string) float64 
 	return 0
 }
 
-// Items count also where they end without a run: refused by the input's schema,
-// cancelled with their batch before they began, or before they began again.
-func TestMetricsOfItemsThatDoNotRun(t *testing.T) {
+// Items that end without a run are counted: rejected by the input schema, or cancelled before
+// they began or began again.
+func TestMetricsOfItemsWithoutRun(t *testing.T) {
 	t.Parallel()
 	const items = 300
-	answers := [2]chan struct{}{make(chan struct{}), make(chan struct{})} // to the calls of an attempt
+	answers := [2]chan struct{}{make(chan struct{}), make(chan struct{})} // by attempt; closed to answer its calls
 	var attempt atomic.Int32
 	begun := make(chan struct{}, 2*items)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -171,18 +171,18 @@ func TestMetricsOfItemsThatDoNotRun(t *testing.T) {
 		return n
 	}
 	check := func(before map[string]float64) map[string]float64 {
-		<-begun // some have begun, and not all do before these have their answer
+		<-begun // some items have begun; the others wait for their answers
 		c.Post(t, at+"/cancel", nil).Expect(http.StatusOK)
 		close(answers[attempt.Load()])
 		require.Eventually(t, func() bool { return c.Get(t, at).Expect(http.StatusOK).Text("status") == "cancelled" }, 30*time.Second, 50*time.Millisecond)
-		ended := map[string]float64{"completed": count("completed")} // those of the attempt before stay
+		ended := map[string]float64{"completed": count("completed")} // items of the previous attempt stay completed
 		for _, status := range []string{"failed", "cancelled"} {
 			ended[status] = before[status] + count(status)
 		}
 		require.Greater(t, ended["cancelled"], before["cancelled"])
 		for status, n := range ended {
 			require.Positive(t, n, status)
-			require.Eventually(t, func() bool { // they count once their end is committed
+			require.Eventually(t, func() bool { // an item is counted after its end is committed
 				return readMetrics(t, address).value(t, "tranche_executions_total", status) == n
 			}, 10*time.Second, 50*time.Millisecond, "%s: %v", status, n)
 		}

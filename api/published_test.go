@@ -20,15 +20,15 @@ import (
 	"tranche/testdata"
 )
 
-// services are what the workflows of testdata/published call: each answers what
-// the test says for its method and path, in turn, the last one ever after; 200
-// and {} where it says nothing.
+// services is a target for the workflows of testdata/published. It answers each method and
+// path in turn with the answers of the test, and repeats the last one. The default is 200
+// with {}.
 type services struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers map[string][]string // "status body" by "METHOD /path?query"
 	calls   []string
-	bodies  map[string]chan map[string]any // of the POSTs, by path
+	bodies  map[string]chan map[string]any // bodies of POST requests by path
 }
 
 func newServices(t *testing.T, answers map[string][]string) *services {
@@ -68,7 +68,7 @@ func (s *services) answer(call string) (status int, text string) {
 	return status, text
 }
 
-// answerWaits posts bodies to the addresses that the workflow hands out, in turn.
+// answerWaits posts bodies to the callback URLs of the workflow, in turn.
 func (s *services) answerWaits(t *testing.T, anyone *apitest.Caller, bodies []string) {
 	t.Helper()
 	for _, body := range bodies {
@@ -88,8 +88,8 @@ func (s *services) answerWaits(t *testing.T, anyone *apitest.Caller, bodies []st
 	}
 }
 
-// publishFixtures publishes workflows of testdata/published whose services are s,
-// and whose days and minutes of patience are milliseconds if the test has none.
+// publishFixtures publishes workflows of testdata/published that call s. It replaces long
+// timeouts by milliseconds if the test is about timeouts.
 func publishFixtures(t *testing.T, c *apitest.Caller, s *services, isImpatient bool, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -106,10 +106,9 @@ func publishFixtures(t *testing.T, c *apitest.Caller, s *services, isImpatient b
 	}
 }
 
-// What other engines publish as their examples can be said in ours: choices,
-// parallel branches, maps, waits, retries and their ends, callbacks, workflows
-// within workflows, compensation, loops with a test at their end, and people who
-// decide.
+// The published examples of other engines can be expressed: choices, parallel branches,
+// maps, waits, retries, callbacks, nested workflows, compensation, loops and decisions by
+// people.
 func TestPublishedWorkflows(t *testing.T) {
 	t.Parallel()
 	service := apitest.Start(t)
@@ -118,11 +117,11 @@ func TestPublishedWorkflows(t *testing.T) {
 		input     string
 		answers   map[string][]string
 		impatient bool
-		signals   []string // bodies posted to the addresses that are handed out, in turn
-		status    string   // of the result: isSuccess and statusCode
+		signals   []string // bodies for the callback URLs, in turn
+		status    string   // isSuccess and statusCode of the result
 		output    string
 		message   string
-		calls     []string // in order; nil: not looked at
+		calls     []string // in order; nil means not checked
 	}{
 		"job poller": {
 			workflows: []string{"job-poller"}, input: `{"jobName":"n","waitSeconds":0}`,

@@ -19,7 +19,7 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-// A client of the sandbox reads what is no test, but does not touch it.
+// A sandbox client can read executions that are not tests, but it cannot control them.
 func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
@@ -35,7 +35,7 @@ func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
 			if status == http.StatusForbidden {
 				controlled.Expect(http.StatusForbidden)
 			} else {
-				controlled.Expect(http.StatusConflict) // its own, which has ended
+				controlled.Expect(http.StatusConflict) // its own execution has ended
 			}
 		}
 		retries := []*apitest.Answer{
@@ -59,8 +59,8 @@ func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
 	sandbox.Post(t, "/v1/execution-batches/"+unknownID+"/pause", nil).Expect(http.StatusNotFound)
 }
 
-// TestSandboxLeavesSchedulesAlone holds that no sandbox client ends what runs in
-// production, and that both kinds of clients have their way with tests.
+// A sandbox client cannot replace or delete schedules that are not tests. Other clients can
+// replace schedules of tests.
 func testSandboxSchedules(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
@@ -76,7 +76,7 @@ func testSandboxSchedules(t *testing.T, s *apitest.Service) {
 	}
 	kept := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
 	require.Equal(t, "30 6 * * *", kept.Text("schedule.cron"))
-	require.NotContains(t, string(kept.Body), "scheduleBatch", "all or nothing")
+	require.NotContains(t, string(kept.Body), "scheduleBatch", "nothing is deleted")
 
 	c.Post(t, commands+"delete-schedules", deleted).Expect(http.StatusOK)
 	sandbox.Post(t, commands+"configure-schedules", both).Expect(http.StatusOK)
@@ -86,8 +86,7 @@ func testSandboxSchedules(t *testing.T, s *apitest.Service) {
 	c.Post(t, commands+"configure-schedules", single).Expect(http.StatusOK)
 }
 
-// TestSandboxOutlastsARefresh holds that a refreshed token of a sandbox client is
-// one of the sandbox still.
+// A refreshed token of a sandbox client is a sandbox token.
 func testSandboxTokenRefresh(t *testing.T, s *apitest.Service) {
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)

@@ -32,7 +32,7 @@ func publishScheduled(t *testing.T, c *apitest.Caller) (id string) {
 	return id
 }
 
-// scheduled is a body that names a workflow and sets slots as JSON.
+// scheduled returns a body with a workflow and schedules as JSON.
 func scheduled(id, slots string) apitest.Raw {
 	return apitest.Raw(`{"workflowId":"` + id + `",` + slots + `}`)
 }
@@ -63,7 +63,7 @@ func testSchedulesConfigureAndDelete(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "11:30:00", next.Format(time.TimeOnly))
 	require.WithinRange(t, next, before.Add(-time.Second), before.Add(25*time.Hour))
 
-	// The other slot stays as it is; with cron alone a batch repeats the newest.
+	// The other schedule stays. A batch schedule with only cron repeats the newest batch.
 	got = c.Post(t, configurePath, scheduled(id, `"scheduleBatch":{"cron":"0 0 29 2 *"},"schedule":null`)).Expect(http.StatusOK)
 	require.Equal(t, "30 6 * * *", got.Text("schedule.cron"))
 	require.Equal(t, "0", got.Text("scheduleBatch.utcDeltaHours"))
@@ -80,7 +80,7 @@ func testSchedulesConfigureAndDelete(t *testing.T, s *apitest.Service) {
 	require.Equal(t, got.Value("scheduleBatch"), shown.Value("scheduleBatch"))
 	require.Equal(t, []any{}, shown.Value("firings"))
 
-	// The longest list of plain values is taken as well.
+	// The longest list of single values is accepted.
 	every := func(low, high int) string {
 		var values []string
 		for value := low; value <= high; value++ {
@@ -172,7 +172,7 @@ func testSchedulesErrors(t *testing.T, s *apitest.Service) {
 	c.Get(t, "/v1/workflows/"+uuid.NewString()+"/schedules").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	c.Get(t, "/v1/workflows/x/schedules").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 
-	// What was refused has changed nothing.
+	// Rejected requests changed nothing.
 	shown := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
 	require.Nil(t, shown.Value("schedule"))
 	require.Nil(t, shown.Value("scheduleBatch"))
@@ -183,7 +183,7 @@ func testSchedulesErrors(t *testing.T, s *apitest.Service) {
 	other.Get(t, "/v1/workflows/"+id+"/schedules").ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 }
 
-// Schedules that are due run to their end in a service that works.
+// Due schedules start runs.
 func TestSchedulesRun(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -191,7 +191,7 @@ func TestSchedulesRun(t *testing.T) {
 	c := tenant.As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 	c.Post(t, configurePath, scheduled(id, `"schedule":{"cron":"0 0 1 1 *","input":{"amount":1.10}}`)).Expect(http.StatusOK)
-	// A sandbox client's schedule makes tests.
+	// The schedule of a sandbox client starts tests.
 	sandbox := tenant.Sandbox(t, identity.RoleAdmin)
 	sandbox.Post(t, configurePath,
 		scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *","workflowInput":{"items":[{"amount":2.20}]},"attachmentFileNames":["`+uploadFile(t, sandbox, "more.csv", "amount\nx\n")+`"]}`)).Expect(http.StatusOK)
@@ -225,7 +225,7 @@ func TestSchedulesRun(t *testing.T) {
 	require.Equal(t, 3, principals)
 	require.Equal(t, 2, tests)
 
-	// With cron alone the batch schedule repeats the newest batch, here that of a test.
+	// A batch schedule with only cron repeats the newest batch, here a test.
 	sandbox.Post(t, configurePath, scheduled(id, `"scheduleBatch":{"cron":"0 0 1 1 *"}`)).Expect(http.StatusOK)
 	_, err = s.Pool.Exec(t.Context(), `UPDATE schedules SET next_run_at = '2026-01-02T00:00:00Z' WHERE slot = 'scheduleBatch'`)
 	require.NoError(t, err)
@@ -245,8 +245,8 @@ func TestSchedulesRun(t *testing.T) {
 		ExpectProblem(http.StatusConflict, "CONFLICT", "INVALID_WORKFLOW_STATUS")
 }
 
-// A schedule whose content another version of the program wrote is shown as far as
-// it can be read, and hides neither the other one nor the firings.
+// A schedule that another version of the service stored is returned without its unreadable
+// part. The other schedule and the firings are returned as well.
 func testSchedulesUnreadable(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)

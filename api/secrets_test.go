@@ -22,8 +22,7 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-// TestSecretNames holds that a definition may name a secret by the names that a
-// secret can have, and by no others.
+// A definition can refer to secrets by valid names only.
 func testSecretsNames(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for i, name := range []string{"k", "Bureau-key_2.a", strings.Repeat("k", 64), strings.Repeat("k", 65), "Bearer sk_live_123", ".k", "k/k", "ключ"} {
@@ -47,7 +46,7 @@ func testSecretsNames(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// All that is wrong with a secret is told at once.
+// One response has all errors of a secret.
 func testSecretsErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for body, fields := range map[string][]string{

@@ -17,7 +17,7 @@ import (
 	"tranche/internal/targettest"
 )
 
-// publishGraph makes and publishes a workflow and returns its id.
+// publishGraph creates and publishes a workflow and returns its id.
 func publishGraph(t *testing.T, c *apitest.Caller, alias, tasks, edges string) string {
 	t.Helper()
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"`+alias+`","tasks":`+tasks+`,"edges":`+edges+`}`)).
@@ -80,7 +80,7 @@ func testSignalsEarlySignal(t *testing.T, s *apitest.Service) {
 	eventually(t, c, id, "completed")
 }
 
-func TestCallbackAddresses(t *testing.T) {
+func TestCallbackURLs(t *testing.T) {
 	t.Parallel()
 	log := &safeBuffer{}
 	s := apitest.Start(t, func(c *server.Config) {
@@ -107,7 +107,7 @@ func TestCallbackAddresses(t *testing.T) {
 	require.Contains(t, string(c.Get(t, "/v1/executions/"+id+"/output").Body), `"each":[{"ok":true},{"ok":true}]`)
 }
 
-// Faults are named where the caller wrote them: of a callback the body is the payload.
+// Errors name the field that the caller sent. The body of a callback is the payload.
 func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	target := targettest.New(t)
@@ -129,8 +129,8 @@ func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
 	s.Anonymous().Post(t, address, apitest.Raw(`[]`)).Expect(http.StatusBadRequest)
 }
 
-// A retry's waits have addresses of their own; those of the attempt before, used or not,
-// answer none of them.
+// The waits of a retry have new callback URLs. URLs of the previous attempt do not answer
+// them.
 func testSignalsCallbackURLAfterRetry(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "declined", `[
@@ -173,7 +173,7 @@ func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
 		`[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"v2"}}]`:                        {"tasks[0].config"},
 		`[{"id":"sub","type":"sub-workflow","config":{"alias":"self","version":"latest"}}]`:                     {"tasks[0].config"},
 		`[{"id":"e","type":"for-each","config":{"items":"[]","workflow":{"alias":"none","version":"latest"}}}]`: {"tasks[0].config.workflow"},
-		// Faults of the definition and of what it refers to are named at once.
+		// One response has the errors of the definition and of its references.
 		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"v1","input":"{{ nothing }}"}}]`: {"tasks[0].config", "tasks[0].config.input"},
 		`[{"id":"sub","type":"sub-workflow","config":{"alias":"none","version":"1"}}]`:                          {"tasks[0].config.version"},
 		`[{"id":"to","type":"transform","config":{"fields":{"a":"{{ callbackUrl(\"nope\") }}"}}}]`:              {"tasks[0].config.fields.a"},
@@ -187,7 +187,7 @@ func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
 		c.Delete(t, "/v2/workflows/"+id).Expect(http.StatusNoContent)
 	}
 
-	// A workflow that waits makes the ones that run it asynchronous.
+	// A workflow that runs a waiting workflow is asynchronous.
 	publishGraph(t, c, "waits", `[{"id":"pause","type":"delay","config":{"forMs":10}}]`, `[]`)
 	publishGraph(t, c, "around", `[{"id":"sub","type":"sub-workflow","config":{"alias":"waits","version":"v1"}}]`, `[]`)
 	id := c.Post(t, "/v1/workflows/around/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")

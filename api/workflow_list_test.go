@@ -45,7 +45,7 @@ func testList(t *testing.T, s *apitest.Service) {
 	require.Equal(t, []string{ids[0]}, listed("?status=active"))
 	require.Len(t, listed("?status=draft"), 4)
 	require.Empty(t, listed("?status=archived"))
-	require.Equal(t, []string{ids[3]}, listed("?search=ITEM-3"), "the alias, in whatever case")
+	require.Equal(t, []string{ids[3]}, listed("?search=ITEM-3"), "the alias, ignoring case")
 	require.Equal(t, []string{ids[1]}, listed("?search=%C3%9CBERPR%C3%9CFUNG"), "the name")
 	require.Equal(t, []string{ids[1]}, listed("?search=%25_"), "no wildcards")
 	require.Empty(t, listed("?search=foreign"))
@@ -55,7 +55,7 @@ func testList(t *testing.T, s *apitest.Service) {
 	require.Equal(t, c.Get(t, "/v2/workflows/"+ids[0]).Value("publishedAt"), item.(map[string]any)["publishedAt"])
 }
 
-func testListRefuses(t *testing.T, s *apitest.Service) {
+func testListErrors(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	for query, field := range map[string]string{
@@ -89,7 +89,7 @@ func testListRefuses(t *testing.T, s *apitest.Service) {
 	}
 	c.Get(t, "/v2/workflows?page=x").ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "INVALID_FIELD_TYPE", "page")
 
-	// Bounds are written out, not as 1e+07.
+	// The message has the bound as 10000000, not as 1e+07.
 	require.Equal(t, "must be at most 10000000", c.Get(t, "/v2/workflows?page=10000001").Text("details[0].message"))
 	require.Equal(t, "must be at most 2592000", c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"x","timeoutSeconds":2592001}`)).Text("details[0].message"))
 }
@@ -102,7 +102,7 @@ func testCursor(t *testing.T, s *apitest.Service) {
 	}
 	first := c.Get(t, "/v2/workflows?per-page=2&cursor=").Expect(http.StatusOK)
 	require.Equal(t, []string{"c4", "c3"}, []string{first.Text("data[0].alias"), first.Text("data[1].alias")})
-	createWorkflow(t, c, "newer") // does not shift what follows
+	createWorkflow(t, c, "newer") // does not shift the next page
 	second := c.Get(t, "/v2/workflows?per-page=2&cursor="+first.Text("pagination.nextCursor")).Expect(http.StatusOK)
 	require.Equal(t, []string{"c2", "c1", "2"}, []string{second.Text("data[0].alias"), second.Text("data[1].alias"), second.Text("pagination.page")})
 	third := c.Get(t, "/v2/workflows?per-page=2&cursor="+second.Text("pagination.nextCursor")).Expect(http.StatusOK)
@@ -119,7 +119,7 @@ func testCursor(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// testLongList: the total is counted no further than 10,000 (decisions 1.10).
+// The total is at most 10,000 (decisions 1.10).
 func testLongList(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	n := s.Tenant(t)
@@ -133,6 +133,6 @@ func testLongList(t *testing.T, s *apitest.Service) {
 	require.JSONEq(t, `{"page":1,"perPage":100,"total":10000,"totalPages":100,"totalCapped":true}`,
 		c.Get(t, "/v2/workflows?per-page=100").Expect(http.StatusOK).Text("pagination"))
 	beyond := c.Get(t, "/v2/workflows?per-page=100&page=101").Expect(http.StatusOK)
-	require.Len(t, beyond.Value("data"), 1, "what is not counted can still be read")
+	require.Len(t, beyond.Value("data"), 1, "items after the counted total can be read")
 	require.JSONEq(t, `{"page":1,"perPage":20,"total":1,"totalPages":1}`, c.Get(t, "/v2/workflows?search=a10000").Text("pagination"))
 }

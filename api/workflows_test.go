@@ -16,12 +16,12 @@ import (
 	"tranche/internal/pgtest"
 )
 
-// timePattern is decisions 1.2.
+// timePattern matches the times of decisions 1.2.
 var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 
 const unknownID = "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"
 
-// scoring is a definition that compiles; its numbers would not survive float64.
+// scoring is a valid definition with numbers that float64 cannot represent.
 const scoring = `"inputSchema":{"type":"object","required":["amount"],"properties":{"amount":{"type":"number","maximum":1.10}}},` +
 	`"tasks":[{"id":"rate","type":"transform","name":"Rate","config":{"fields":{"rate":0.100000000000000000000000000001}}},` +
 	`{"id":"done","type":"end","config":{"output":{"rate":"{{ tasks.rate.output.rate }}"}}}],` +
@@ -51,15 +51,15 @@ func TestWorkflows(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *apitest.Service){
 		"lifecycle":         testLifecycle,
 		"definition":        testDefinition,
-		"create refuses":    testCreateRefuses,
+		"create errors":     testCreateErrors,
 		"update":            testUpdate,
-		"update refuses":    testUpdateRefuses,
-		"publish refuses":   testPublishRefuses,
+		"update errors":     testUpdateErrors,
+		"publish errors":    testPublishErrors,
 		"validate":          testValidate,
 		"wrong status":      testWrongStatus,
 		"deletion":          testDeletion,
 		"list":              testList,
-		"list refuses":      testListRefuses,
+		"list errors":       testListErrors,
 		"cursor":            testCursor,
 		"long list":         testLongList,
 		"If-Match":          testIfMatch,
@@ -108,7 +108,7 @@ func testLifecycle(t *testing.T, s *apitest.Service) {
 	require.Equal(t, "v1", detail.Text("parentVersion"))
 	require.Equal(t, c.Get(t, "/v2/workflows/"+id).Value("tasks"), detail.Value("tasks"))
 
-	// Several versions may be active; the next draft takes the highest number ever plus one.
+	// Several versions may be active. The next draft gets the highest version ever plus one.
 	c.Post(t, "/v2/workflows/"+second+"/publish", nil).Expect(http.StatusOK)
 	third := c.Post(t, "/v2/workflows/"+id+"/create-draft", nil).Expect(http.StatusCreated)
 	require.Equal(t, "v3", third.Text("version"))
@@ -130,9 +130,9 @@ func testDefinition(t *testing.T, s *apitest.Service) {
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "exact")
 	detail := c.Get(t, "/v2/workflows/"+id).Expect(http.StatusOK)
-	require.Contains(t, string(detail.Body), scoring, "the definition is kept as it was written")
+	require.Contains(t, string(detail.Body), scoring, "the definition keeps its text")
 
-	// What is left out has defaults; a draft may be incomplete.
+	// Absent members have defaults. A draft may be incomplete.
 	bare := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"bare"}`)).Expect(http.StatusCreated)
 	detail = c.Get(t, "/v2/workflows/"+bare.Text("id")).Expect(http.StatusOK)
 	require.Equal(t, map[string]any{"type": "object"}, detail.Value("inputSchema"))
@@ -147,7 +147,7 @@ func testDefinition(t *testing.T, s *apitest.Service) {
 	require.Equal(t, []string{"scoring", "async", "3600"}, []string{detail.Text("type"), detail.Text("executionMode"), detail.Text("timeoutSeconds")})
 }
 
-func testCreateRefuses(t *testing.T, s *apitest.Service) {
+func testCreateErrors(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	publishWorkflow(t, c, "taken")
@@ -187,7 +187,7 @@ func testCreateRefuses(t *testing.T, s *apitest.Service) {
 		})
 	}
 	c.Post(t, "/v2/workflows", workflowBody("taken")).ExpectProblem(http.StatusConflict, "CONFLICT", "")
-	require.Equal(t, "1", c.Get(t, "/v2/workflows").Text("pagination.total"), "nothing is half-written")
+	require.Equal(t, "1", c.Get(t, "/v2/workflows").Text("pagination.total"), "rejected requests store nothing")
 }
 
 func testUpdate(t *testing.T, s *apitest.Service) {
@@ -205,7 +205,7 @@ func testUpdate(t *testing.T, s *apitest.Service) {
 	require.Greater(t, after.Text("updatedAt"), before.Text("createdAt"))
 	require.NotEqual(t, before.Header.Get("ETag"), after.Header.Get("ETag"))
 
-	// What GET answered can be changed and sent back; read-only members are ignored even if changed.
+	// The answer of GET can be changed and sent back. Changed read-only members are ignored.
 	var detail map[string]json.RawMessage
 	after.Decode(&detail)
 	detail["name"] = json.RawMessage(`"Renamed"`)
@@ -226,7 +226,7 @@ func testUpdate(t *testing.T, s *apitest.Service) {
 	c.Put(t, "/v2/workflows/"+id, apitest.Raw(`{}`)).Expect(http.StatusOK)
 }
 
-func testUpdateRefuses(t *testing.T, s *apitest.Service) {
+func testUpdateErrors(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	id := createWorkflow(t, c, "fixed")
@@ -254,10 +254,10 @@ func testUpdateRefuses(t *testing.T, s *apitest.Service) {
 				ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", tc.subCode, tc.fields...)
 		})
 	}
-	require.Equal(t, before.Body, c.Get(t, "/v2/workflows/"+id).Body, "nothing is half-written")
+	require.Equal(t, before.Body, c.Get(t, "/v2/workflows/"+id).Body, "rejected requests store nothing")
 }
 
-func testPublishRefuses(t *testing.T, s *apitest.Service) {
+func testPublishErrors(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 	for name, tc := range map[string]struct {
@@ -334,7 +334,7 @@ func testDeletion(t *testing.T, s *apitest.Service) {
 	require.Empty(t, c.Delete(t, "/v2/workflows/"+draft).Expect(http.StatusNoContent).Body)
 	c.Get(t, "/v2/workflows/"+draft).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
 	c.Delete(t, "/v2/workflows/"+draft).ExpectProblem(http.StatusNotFound, "NOT_FOUND", "")
-	require.Equal(t, "v1", c.Post(t, "/v2/workflows", workflowBody("gone")).Expect(http.StatusCreated).Text("version"), "the alias is free again")
+	require.Equal(t, "v1", c.Post(t, "/v2/workflows", workflowBody("gone")).Expect(http.StatusCreated).Text("version"), "the alias can be used again")
 
 	unused := publishWorkflow(t, c, "unused")
 	c.Post(t, "/v2/workflows/"+unused+"/archive", nil).Expect(http.StatusOK)
@@ -370,8 +370,8 @@ func testIfMatch(t *testing.T, s *apitest.Service) {
 	put("*").Expect(http.StatusOK)
 }
 
-// testUnknown: another tenant's id, an unknown one and one of the wrong form
-// are answered alike, byte for byte but the request id.
+// An id of another tenant, an unknown id and an id of the wrong form get the same answer,
+// byte for byte except the request id.
 func testUnknown(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -448,7 +448,7 @@ func testScopes(t *testing.T, s *apitest.Service) {
 func testRaces(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
-	// race sends the same request many times at once and counts the statuses.
+	// race sends concurrent identical requests and counts the statuses.
 	race := func(method, path string, body any) map[int]int {
 		var mu sync.Mutex
 		var wait sync.WaitGroup

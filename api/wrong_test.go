@@ -16,20 +16,19 @@ import (
 	"tranche/internal/identity"
 )
 
-// wrong is a request that must be refused, as a change of one that is right.
+// wrong is a change of a valid request, after which it must be rejected.
 type wrong struct {
 	status  int
-	path    string // behind the route's own
-	method  string // empty: the route's own
-	body    string // empty: the route's own
+	path    string // appended to the path of the route
+	method  string // empty means the method of the route
+	body    string // empty means the body of the route
 	headers []apitest.Header
 	caller  *apitest.Caller
 }
 
-// TestWrongInputsOfEveryOperation is generated from the document: each operation
-// refuses at least ten kinds of wrong requests by the contract, and none of them
-// leaves anything behind.
-func TestWrongInputsOfEveryOperation(t *testing.T) {
+// The cases are derived from the document: every operation rejects at least ten kinds of
+// invalid requests, and none of them stores anything.
+func TestInvalidRequestsOfEveryOperation(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	tenant := s.Tenant(t)
@@ -41,15 +40,15 @@ func TestWrongInputsOfEveryOperation(t *testing.T) {
 	for _, path := range spec.Paths.InMatchingOrder() {
 		for method, op := range spec.Paths.Value(path).Operations() {
 			if len(*op.Security) > 0 {
-				refuses(t, admin, poor, s, rightRequest(t, method, path, op))
+				requireRejected(t, admin, poor, s, rightRequest(t, method, path, op))
 			}
 		}
 	}
-	require.Equal(t, before, rowCounts(t, s), "nothing is half-written")
+	require.Equal(t, before, rowCounts(t, s), "rejected requests store nothing")
 }
 
-// right is a request that is right but for the ids in its path, of which none
-// exists: what is wrong must be found before they are looked for.
+// right is a valid request whose path has ids that do not exist. Errors must be reported
+// before the ids are looked up.
 type right struct {
 	method, path string
 	scope        identity.Scope
@@ -67,8 +66,8 @@ func rightRequest(t *testing.T, method, path string, op *openapi3.Operation) rig
 	return r
 }
 
-// refuses sends every wrong request that can be made of a right one.
-func refuses(t *testing.T, admin, poor *apitest.Caller, s *apitest.Service, route right) {
+// requireRejected sends all changes of a valid request.
+func requireRejected(t *testing.T, admin, poor *apitest.Caller, s *apitest.Service, route right) {
 	t.Helper()
 	requests := wrongAddresses(route)
 	requests["no token"] = wrong{status: http.StatusUnauthorized, caller: s.Anonymous()}
@@ -120,7 +119,7 @@ func addWrongBodies(requests map[string]wrong, r right) {
 	if example == nil {
 		example = []byte(`{}`)
 	}
-	// changed is the example with a member before its own.
+	// changed returns the example with another member in front.
 	changed := func(member string) string {
 		rest := bytes.TrimPrefix(bytes.TrimSpace(example), []byte("{"))
 		if !bytes.Equal(bytes.TrimSpace(rest), []byte("}")) {
@@ -142,7 +141,7 @@ func addWrongBodies(requests map[string]wrong, r right) {
 	} {
 		requests[name] = wrong{status: http.StatusBadRequest, body: body}
 	}
-	if !strings.HasSuffix(r.path, "/execute") { // any member may be its input's
+	if !strings.HasSuffix(r.path, "/execute") { // the input may have any member
 		requests["unknown member"] = wrong{status: http.StatusBadRequest, body: changed(`"noSuchMember":1`)}
 	}
 	requests["not JSON"] = wrong{status: http.StatusUnsupportedMediaType, body: string(example), headers: []apitest.Header{{Name: "Content-Type", Value: "text/plain"}}}
@@ -150,8 +149,7 @@ func addWrongBodies(requests map[string]wrong, r right) {
 	requests["too large"] = wrong{status: http.StatusRequestEntityTooLarge, body: changed(`"x":"` + strings.Repeat("x", 21<<20) + `"`)}
 }
 
-// rowCounts counts the rows of every table but those that count and record
-// requests by design.
+// rowCounts counts the rows of every table except those that count and record requests.
 func rowCounts(t *testing.T, s *apitest.Service) map[string]int {
 	t.Helper()
 	rows, err := s.Pool.Query(t.Context(), `SELECT relname FROM pg_class

@@ -1,7 +1,6 @@
-// Package apitest runs the whole service on a database of its own and calls it
-// over real HTTP, as a client would: with tokens that it obtained and nothing
-// but the API. Every answer, errors included, is checked against the service's
-// own OpenAPI document. Only tests may use it.
+// Package apitest runs the whole service on its own database and calls it over HTTP as a
+// client does. It checks every answer, including errors, against the OpenAPI document of
+// the service. Only tests may use it.
 //
 //	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
 //	made := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"x"}`)).Expect(http.StatusCreated)
@@ -32,10 +31,10 @@ import (
 
 // Service is a running service.
 type Service struct {
-	// URL is its base address, without a slash at the end.
+	// URL is the base URL without a slash at the end.
 	URL string
-	// DatabaseURL and Pool lead to its database, for what the API does not show,
-	// as its owner; the service itself is the user of pgtest.ServiceURL.
+	// DatabaseURL and Pool connect to the database as its owner, for checks that the API
+	// does not offer. The service itself connects with pgtest.ServiceURL.
 	DatabaseURL string
 	Pool        *pgxpool.Pool
 
@@ -43,9 +42,8 @@ type Service struct {
 	keys     *secret.Keyring
 }
 
-// Start runs a service on a fresh database until the test ends. Subtests share
-// it: each makes a tenant of its own. Workflows may call servers of the test on
-// 127.0.0.1 and nothing else.
+// Start runs a service on a new database until the test ends. Subtests can share it if each
+// has a tenant of its own. Workflows can call 127.0.0.1 only.
 func Start(tb testing.TB, options ...func(*server.Config)) *Service {
 	tb.Helper()
 	keys, err := secret.ParseKeys(secret.GenerateKey())
@@ -83,8 +81,8 @@ func Start(tb testing.TB, options ...func(*server.Config)) *Service {
 	return s
 }
 
-// Replica starts one more process of the service on the same database; a token
-// of the one is good for the other (WithToken).
+// Replica starts another instance of the service on the same database. Both accept the same
+// tokens (WithToken).
 func (s *Service) Replica(tb testing.TB, role server.Role) *Service {
 	tb.Helper()
 	return Start(tb, func(c *server.Config) {
@@ -92,8 +90,7 @@ func (s *Service) Replica(tb testing.TB, role server.Role) *Service {
 	})
 }
 
-// Tenant makes a tenant without rate limits, so that a test may call as often
-// as it has to.
+// Tenant creates a tenant without rate limits.
 func (s *Service) Tenant(tb testing.TB) *Tenant {
 	tb.Helper()
 	unlimited := identity.DefaultLimits()
@@ -103,7 +100,7 @@ func (s *Service) Tenant(tb testing.TB) *Tenant {
 	return s.LimitedTenant(tb, unlimited...)
 }
 
-// LimitedTenant makes a tenant with the limits of every tenant but those given.
+// LimitedTenant creates a tenant with the default limits, except for those given.
 func (s *Service) LimitedTenant(tb testing.TB, limits ...identity.Limit) *Tenant {
 	tb.Helper()
 	slug := "tenant-" + pgtest.NewID(tb).String()[24:]
@@ -127,19 +124,19 @@ func (n *Tenant) As(tb testing.TB, role identity.Role) *Caller {
 	return n.With(tb, role.Scopes()...)
 }
 
-// With returns a caller with just these scopes, at least one.
+// With returns a caller with exactly these scopes, at least one.
 func (n *Tenant) With(tb testing.TB, scopes ...identity.Scope) *Caller {
 	tb.Helper()
 	return n.caller(tb, identity.NewClient{Tenant: n.Tenant, Name: tb.Name(), Scopes: scopes})
 }
 
-// Sandbox returns a caller of whom every execution is a test.
+// Sandbox returns a caller whose executions are tests.
 func (n *Tenant) Sandbox(tb testing.TB, role identity.Role) *Caller {
 	tb.Helper()
 	return n.caller(tb, identity.NewClient{Tenant: n.Tenant, Name: tb.Name(), Scopes: role.Scopes(), IsSandbox: true})
 }
 
-// caller makes a client and obtains its token over the API.
+// caller creates a client and gets its token from the API.
 func (n *Tenant) caller(tb testing.TB, client identity.NewClient) *Caller {
 	tb.Helper()
 	if len(client.Name) > 100 {
@@ -160,5 +157,5 @@ func (n *Tenant) caller(tb testing.TB, client identity.NewClient) *Caller {
 // Anonymous returns a caller without a token.
 func (s *Service) Anonymous() *Caller { return &Caller{service: s} }
 
-// WithToken returns a caller who presents any text as a token.
+// WithToken returns a caller with any text as its token.
 func (s *Service) WithToken(token string) *Caller { return &Caller{Token: token, service: s} }

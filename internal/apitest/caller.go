@@ -17,15 +17,15 @@ import (
 // Caller sends requests with one token.
 type Caller struct {
 	ClientID, Secret string
-	Token            string // empty: no Authorization header
+	Token            string // empty means no Authorization header
 	service          *Service
 }
 
 // Raw is a body that is sent as it is.
 type Raw string
 
-// Header is a header of a single request; an empty value removes it, and one
-// name given twice is sent twice.
+// Header is a header of a single request. An empty value removes the header. A name that is
+// given twice is sent twice.
 type Header struct{ Name, Value string }
 
 // Get sends a GET.
@@ -34,13 +34,13 @@ func (c *Caller) Get(tb testing.TB, path string, headers ...Header) *Answer {
 	return c.Do(tb, http.MethodGet, path, nil, headers...)
 }
 
-// Post sends a POST; see Do for the body.
+// Post sends a POST. Do describes the body.
 func (c *Caller) Post(tb testing.TB, path string, body any, headers ...Header) *Answer {
 	tb.Helper()
 	return c.Do(tb, http.MethodPost, path, body, headers...)
 }
 
-// Put sends a PUT; see Do for the body.
+// Put sends a PUT. Do describes the body.
 func (c *Caller) Put(tb testing.TB, path string, body any, headers ...Header) *Answer {
 	tb.Helper()
 	return c.Do(tb, http.MethodPut, path, body, headers...)
@@ -52,9 +52,9 @@ func (c *Caller) Delete(tb testing.TB, path string, headers ...Header) *Answer {
 	return c.Do(tb, http.MethodDelete, path, nil, headers...)
 }
 
-// Do sends a request and checks the answer against the OpenAPI document. The
-// body is nothing (nil), text as it is (Raw, []byte), a stream (io.Reader), or
-// anything else as JSON. path may be a whole URL of the service.
+// Do sends a request and checks the answer against the OpenAPI document. The body is absent
+// (nil), text (Raw, []byte), a stream (io.Reader), or any other value as JSON. path may be a
+// whole URL of the service.
 func (c *Caller) Do(tb testing.TB, method, path string, body any, headers ...Header) *Answer {
 	tb.Helper()
 	var reader io.Reader
@@ -84,7 +84,7 @@ func (c *Caller) Do(tb testing.TB, method, path string, body any, headers ...Hea
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	for _, header := range headers {
-		request.Header.Del(header.Name) // what is set above
+		request.Header.Del(header.Name) // removes the header set above
 	}
 	for _, header := range headers {
 		if header.Value != "" {
@@ -102,7 +102,7 @@ func (c *Caller) Do(tb testing.TB, method, path string, body any, headers ...Hea
 	return answer
 }
 
-// Answer is what came back.
+// Answer is the answer to a request.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -119,7 +119,7 @@ func (a *Answer) Expect(status int) *Answer {
 	return a
 }
 
-// Problem is the error body.
+// Problem is the body of an error.
 type Problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -131,7 +131,7 @@ type Problem struct {
 	RequestID    string `json:"requestId"`
 }
 
-// Fields returns the fields that the details name.
+// Fields returns the fields of the details.
 func (p Problem) Fields() []string {
 	fields := make([]string, len(p.Details))
 	for i, detail := range p.Details {
@@ -140,9 +140,9 @@ func (p Problem) Fields() []string {
 	return fields
 }
 
-// ExpectProblem fails the test unless the answer is an error of the status,
-// code and sub-code (empty for none) whose details name just these fields, in
-// any order. No fields given leaves the details unchecked.
+// ExpectProblem fails the test unless the answer is an error with the status, the code and
+// the sub-code (empty for none). If fields are given, the details must have exactly these
+// fields in any order.
 func (a *Answer) ExpectProblem(status int, code, subCode string, fields ...string) Problem {
 	a.tb.Helper()
 	a.Expect(status)
@@ -157,14 +157,14 @@ func (a *Answer) ExpectProblem(status int, code, subCode string, fields ...strin
 	return problem
 }
 
-// Decode reads the body into v.
+// Decode decodes the body into v.
 func (a *Answer) Decode(v any) {
 	a.tb.Helper()
 	require.NoError(a.tb, json.Unmarshal(a.Body, v), "%s: %s", a.request, a.Body)
 }
 
-// Value returns the exactjson value at a path, data[0].name; the whole body for
-// an empty one. What is not there is nil.
+// Value returns the exactjson value at a path such as data[0].name, or nil if there is none.
+// The empty path is the whole body.
 func (a *Answer) Value(path string) any {
 	a.tb.Helper()
 	value, err := exactjson.Decode(a.Body)
@@ -187,8 +187,7 @@ func (a *Answer) Value(path string) any {
 	return value
 }
 
-// Text returns the text at a path; numbers as they are written, nothing for
-// what is not there or null.
+// Text returns the text of the value at a path. It is empty if the value is absent or null.
 func (a *Answer) Text(path string) string {
 	a.tb.Helper()
 	switch value := a.Value(path).(type) {

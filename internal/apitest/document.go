@@ -17,10 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// document is the OpenAPI document that answers are checked against. kin-openapi
-// reads it and finds the operation; the schemas, which in OpenAPI 3.1 are JSON
-// Schema 2020-12, are checked by jsonschema, because kin-openapi falls back to
-// the rules of 3.0 wherever a schema refers to another.
+// document checks answers against an OpenAPI document. kin-openapi parses the document and
+// finds the operation. jsonschema validates bodies, because kin-openapi applies the rules of
+// OpenAPI 3.0 to schemas that refer to others.
 type document struct {
 	spec   *openapi3.T
 	router routers.Router
@@ -31,15 +30,14 @@ type document struct {
 
 const documentURL = "tranche:openapi.json"
 
-// documents are those that services of this process have answered with, by their
-// text: hardly ever more than one, and reading it takes longer than all else that
-// a service under test does to start.
+// documents caches the parsed documents by their text. There is usually one, and parsing it
+// takes longer than the rest of the start of a service.
 var documents = struct {
 	sync.Mutex
 	byText map[string]*document
 }{byText: map[string]*document{}}
 
-// loadDocument reads the document of the service at an address.
+// loadDocument returns the document of the service at a URL.
 func loadDocument(tb testing.TB, address string) *document {
 	tb.Helper()
 	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address+"/openapi.json", http.NoBody)
@@ -57,7 +55,7 @@ func loadDocument(tb testing.TB, address string) *document {
 	return documents.byText[string(text)]
 }
 
-// newDocument reads a document, which has to be a valid one.
+// newDocument parses a document and requires it to be valid.
 func newDocument(tb testing.TB, text []byte) *document {
 	tb.Helper()
 	spec, err := openapi3.NewLoader().LoadFromData(text)
@@ -73,8 +71,8 @@ func newDocument(tb testing.TB, text []byte) *document {
 	return &document{spec: spec, router: router, compiler: compiler}
 }
 
-// check fails the test where the answer is not what the document says: its
-// status, its headers, its type, its body.
+// check fails the test if the status, the headers, the type or the body of the answer are
+// not documented.
 func (d *document) check(tb testing.TB, request *http.Request, answer *Answer) {
 	tb.Helper()
 	require.NotEmpty(tb, answer.Header.Get("X-Request-Id"), answer.request)
@@ -87,7 +85,7 @@ func (d *document) check(tb testing.TB, request *http.Request, answer *Answer) {
 	}
 	route, _, err := d.router.FindRoute(request)
 	if err != nil {
-		// What the router answers by itself is no operation's.
+		// The router answers without an operation.
 		require.Contains(tb, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, answer.Status, "%s: %s", answer.request, answer.Body)
 		d.checkBody(tb, "/components/schemas/Problem", answer)
 		return
@@ -116,7 +114,7 @@ func (d *document) check(tb testing.TB, request *http.Request, answer *Answer) {
 	d.checkBody(tb, pointer+"/content/"+escape(kind)+"/schema", answer)
 }
 
-// checkBody checks the body against the schema at a place in the document.
+// checkBody validates the body with the schema at a JSON pointer in the document.
 func (d *document) checkBody(tb testing.TB, pointer string, answer *Answer) {
 	tb.Helper()
 	d.mu.Lock()
@@ -128,7 +126,7 @@ func (d *document) checkBody(tb testing.TB, pointer string, answer *Answer) {
 	require.NoError(tb, schema.Validate(value), "%s: %d %s", answer.request, answer.Status, answer.Body)
 }
 
-// escape writes a segment of a JSON pointer in a URL's fragment.
+// escape escapes a segment of a JSON pointer for the fragment of a URL.
 func escape(segment string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(segment)
 }

@@ -40,7 +40,7 @@ type echoOutput struct {
 	}
 }
 
-// testServer is a server with a few operations of its own and a log to read.
+// testServer is a server with its own operations and a log.
 type testServer struct {
 	*Server
 	url string
@@ -94,7 +94,7 @@ func newTestServer(t *testing.T) *testServer {
 	return &testServer{Server: s, url: server.URL, log: log}
 }
 
-// reply is what the server answered.
+// reply is an answer of the server.
 type reply struct {
 	status int
 	header http.Header
@@ -114,7 +114,7 @@ func (s *testServer) do(t *testing.T, method, path, body string) reply {
 	return reply{response.StatusCode, response.Header, string(text)}
 }
 
-func TestFailuresAreOpaqueAndLogged(t *testing.T) {
+func TestErrorsAreOpaqueAndLogged(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
 	for path, want := range map[string]struct {
@@ -134,13 +134,13 @@ func TestFailuresAreOpaqueAndLogged(t *testing.T) {
 		require.Contains(t, got.text, want.code)
 		require.NotContains(t, got.text, "s3cret")
 		if want.status != http.StatusTooManyRequests {
-			require.Contains(t, s.log.String(), "s3cret", "the cause of %s is logged", path)
+			require.Contains(t, s.log.String(), "s3cret", "the log has the cause of %s", path)
 			require.Contains(t, s.log.String(), got.header.Get("X-Request-Id"))
 		}
 	}
 }
 
-func TestSlowBodies(t *testing.T) {
+func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -154,14 +154,14 @@ func TestSlowBodies(t *testing.T) {
 	require.Contains(t, string(answer), "HTTP/1.1 408")
 	require.Contains(t, string(answer), `"REQUEST_TIMEOUT"`)
 
-	// The limit is the body's: a handler may take longer.
+	// The limit applies to the body. A handler may take longer.
 	got := s.do(t, http.MethodPost, "/slow", `{"value":1}`)
 	require.Equal(t, http.StatusNoContent, got.status, got.text)
 	got = s.do(t, http.MethodPost, "/slow", `{"value":"`+strings.Repeat("x", 100)+`"}`)
-	require.Equal(t, http.StatusRequestEntityTooLarge, got.status, "the operation's own limit")
+	require.Equal(t, http.StatusRequestEntityTooLarge, got.status, "the limit of the operation")
 }
 
-func TestExactValuesPassThrough(t *testing.T) {
+func TestBodyKeepsExactValues(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
 	for _, value := range []string{
@@ -200,9 +200,8 @@ func TestRequestLog(t *testing.T) {
 	require.Contains(t, last, "durationMs")
 }
 
-// A callback address is a permission, and stays one where a proxy asks for it under
-// another path.
-func TestRequestLogHidesCallbacks(t *testing.T) {
+// The log omits the credential of a callback URL, also if a proxy adds a prefix to the path.
+func TestRequestLogHidesCallbackTokens(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
 	for _, prefix := range []string{"", "/", "/behind/proxy"} {

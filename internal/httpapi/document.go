@@ -55,7 +55,7 @@ func humaConfig(about About) huma.Config {
 
 func scopesDescription() string {
 	var text strings.Builder
-	text.WriteString("An access token from `POST /identity/resources/auth/v1/api-token`. It is a JWT as in RFC 9068 and RFC 8725. Its scopes are those of the client:\n")
+	text.WriteString("An access token from `POST /identity/resources/auth/v1/api-token`. It is a JWT (RFC 9068), validated as RFC8725 recommends. Its scopes are those of the client:\n")
 	for _, scope := range identity.Scopes() {
 		text.WriteString("\n- `" + string(scope) + "`")
 	}

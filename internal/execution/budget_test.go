@@ -14,27 +14,18 @@ import (
 	"tranche/internal/task"
 )
 
-// pure is a request to execute a workflow without effects.
-func (b *bundle) pure(t *testing.T) execution.Request {
-	t.Helper()
-	return b.request(t, "pure", `[
-		{"id":"double","type":"transform","config":{"fields":{"twice":"{{ input.n * 2 }}"}}},
-		{"id":"done","type":"end","config":{"output":{"twice":"{{ tasks.double.output.twice }}"}}}]`,
-		`[{"source":"start","target":"double"},{"source":"double","target":"done"}]`, `{"n":1.10}`)
-}
-
-// TestBudgets holds what an execution asks of the database, which is what its
-// speed comes from and what no noise of a machine hides.
+// TestBudgets limits the transactions, round trips and rows of an execution. They decide
+// its speed and do not depend on the machine.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	pure, calling := b.pure(t), b.calling(t, "")
-	close(b.target.let)
+	b.release()
 	owner := *b
 	var counter *pgtest.Counter
 	b.pool, counter = pgtest.CountedPool(t, b.pool)
 	s, _ := b.process(t)
-	// As in the service; a connection that served another tenant costs one more.
+	// A connection that served another tenant costs one more round trip.
 	ctx := postgres.WithTenant(t.Context(), b.tenant)
 	require.NoError(t, b.pool.Ping(ctx))
 	run := func(r execution.Request) func() {
@@ -52,7 +43,7 @@ func TestBudgets(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	goOn := func() {
+	work := func() {
 		holding, err := s.Continue(ctx, b.tenant, accepted.ID)
 		require.NoError(t, err)
 		require.Equal(t, execution.Held, holding)
@@ -62,14 +53,14 @@ func TestBudgets(t *testing.T) {
 		name   string
 		work   func()
 		budget pgtest.Cost
-		rows   int // written: of executions, payloads and jobs
+		rows   int // written to executions, payloads and jobs
 	}{
 		{"synchronous, no effects", run(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 2},
 		{"synchronous, one effect", run(calling), pgtest.Cost{Transactions: 2, Trips: 2}, 4},
 		{"asynchronous, one effect", start(calling), pgtest.Cost{Transactions: 1, Trips: 1}, 3},
-		{"asynchronous, its job with one effect", goOn, pgtest.Cost{Transactions: 4, Trips: 4}, 5},
+		{"asynchronous, its job with one effect", work, pgtest.Cost{Transactions: 4, Trips: 4}, 5},
 		{"asynchronous, no effects", start(pure), pgtest.Cost{Transactions: 1, Trips: 1}, 3},
-		{"asynchronous, its job without effects", goOn, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
+		{"asynchronous, its job without effects", work, pgtest.Cost{Transactions: 2, Trips: 2}, 2},
 	} {
 		before := rows()
 		require.Equal(t, tc.budget, counter.Of(tc.work), tc.name)
@@ -77,13 +68,14 @@ func TestBudgets(t *testing.T) {
 	}
 	require.Equal(t, "completed", b.status(t, accepted.ID))
 	require.Equal(t, "1 1.10", b.text(t, `SELECT count(*) || ' ' || min(input ->> 'n') FROM execution_payloads WHERE execution_id = $1`, accepted.ID))
-	require.Equal(t, "2", b.text(t, `SELECT count(*)::text FROM river.river_job`), "those of the asynchronous ones, which River deletes")
+	require.Equal(t, 2, pgtest.CountJobs(t, b.pool, "task_execution"), "only asynchronous executions have jobs")
 }
 
-// countRows has the database count the rows that are written from now on.
+// countRows makes the database count written rows. It returns a function that reads the
+// count.
 func (b *bundle) countRows(t *testing.T) func() int {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `
+	pgtest.Exec(t, b.pool, `
 		CREATE SEQUENCE rows_written MINVALUE 0 START 0;
 		CREATE FUNCTION row_written() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
 			'BEGIN PERFORM nextval(''public.rows_written''); RETURN NULL; END';
@@ -91,15 +83,11 @@ func (b *bundle) countRows(t *testing.T) func() int {
 		CREATE TRIGGER row_written AFTER INSERT OR UPDATE OR DELETE ON execution_payloads FOR EACH ROW EXECUTE FUNCTION row_written();
 		CREATE TRIGGER row_written AFTER INSERT OR UPDATE OR DELETE ON river.river_job FOR EACH ROW EXECUTE FUNCTION row_written();
 		SELECT nextval('rows_written')`)
-	require.NoError(t, err)
-	return func() (n int) {
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT last_value FROM rows_written").Scan(&n))
-		return n
-	}
+	return func() int { return pgtest.Value[int](t, b.pool, "SELECT last_value FROM rows_written") }
 }
 
-// A published workflow and its plan are looked up once.
-func TestBudgetOfResolve(t *testing.T) {
+// A published workflow and its plan are read once.
+func TestResolveBudget(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.pure(t)

@@ -13,7 +13,7 @@ import (
 	"tranche/internal/execution"
 )
 
-// An address is read for as long as its key is kept, and by nobody else.
+// A callback address is valid while its key is kept.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	older, newer := []byte(strings.Repeat("o", 32)), []byte(strings.Repeat("n", 32))
@@ -26,11 +26,11 @@ func TestCallbacks(t *testing.T) {
 	signal, ok := both.Read(token)
 	require.True(t, ok)
 	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve", Attempt: 1}, signal)
-	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve", 1), "new ones are signed by the first key")
+	require.NotEqual(t, address, both.URL(tenantID, id, "each[3].approve", 1), "the first key signs")
 
 	unmarked := strings.TrimSuffix(string(decoded(t, token)[32:]), "#1")
 	signal, ok = both.Read(signed(older, unmarked))
-	require.True(t, ok, "as versions before made them")
+	require.True(t, ok, "earlier versions named no attempt")
 	require.Equal(t, execution.Signal{TenantID: tenantID, ExecutionID: id, TaskID: "each[3].approve"}, signal)
 
 	later, _ := strings.CutPrefix(both.URL(tenantID, id, "approve", 12), "https://tranche.example"+execution.CallbackPath)

@@ -11,16 +11,17 @@ import (
 
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/pgtest"
+	"tranche/internal/targettest"
 )
 
-// A cancel that waits for a retry to commit ends the attempt that this began, in its
-// own time, and not the attempt before once more.
-func TestCancelAfterARetryItWaitedFor(t *testing.T) {
+// A cancel that waits for a retry to commit ends the new attempt, not the old one again.
+func TestCancelAfterConcurrentRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	b.target.status = http.StatusBadRequest
-	close(b.target.let)
+	b.target.SetAnswer(targettest.Status(http.StatusBadRequest))
+	b.release()
 	e, err := s.Run(t.Context(), b.calling(t, ""), 0)
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusFailed, e.Status)
@@ -29,20 +30,14 @@ func TestCancelAfterARetryItWaitedFor(t *testing.T) {
 	retried, err := s.Retry(t.Context(), execution.RetryRequest{
 		TenantID: b.tenant, ID: e.ID, Recorded: func(context.Context, pgx.Tx, *execution.Retried) error {
 			go func() { cancelled <- s.Cancel(t.Context(), b.tenant, e.ID) }()
-			require.Eventually(t, func() bool {
-				return b.text(t, `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == "1"
-			}, 10*time.Second, 10*time.Millisecond)
+			pgtest.WaitForLockWaits(t, b.pool, 1)
 			return nil
 		},
 	})
 	require.NoError(t, err)
 	require.NoError(t, <-cancelled)
-
-	var status, state string
-	var completedAt time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT e.status, e.completed_at, p.state ->> 'attempt'
-		FROM executions e JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = $1`, e.ID).Scan(&status, &completedAt, &state))
-	require.Equal(t, "cancelled", status)
-	require.Equal(t, "2", state)
-	require.False(t, completedAt.Before(retried.AcceptedAt.Truncate(time.Microsecond)), "%s is before %s", completedAt, retried.AcceptedAt)
+	require.Equal(t, "cancelled", b.status(t, e.ID))
+	require.Equal(t, "2", b.text(t, `SELECT state ->> 'attempt' FROM execution_payloads WHERE execution_id = $1`, e.ID))
+	at := b.completedAt(t)
+	require.False(t, at.Before(retried.AcceptedAt.Truncate(time.Microsecond)), "%s is before %s", at, retried.AcceptedAt)
 }

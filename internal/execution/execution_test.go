@@ -2,7 +2,6 @@ package execution_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -12,88 +11,48 @@ import (
 	"tranche/internal/engine"
 	"tranche/internal/execution"
 	"tranche/internal/pgtest"
+	"tranche/internal/targettest"
 )
-
-const pureTasks = `[
-	{"id":"sum","type":"transform","config":{"fields":{"total":"{{ input.a + input.b }}","same":"{{ input.a }}"}}},
-	{"id":"done","type":"end","config":{"output":"{{ tasks.sum.output }}","tags":["summed"]}}]`
-
-const pureEdges = `[{"source":"start","target":"sum"},{"source":"sum","target":"done"}]`
 
 func TestRunWithoutEffects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	req := b.request(t, "pure", pureTasks, pureEdges, `{"a":1.10,"b":0.2}`)
+	req := b.pure(t)
 	req.Tags = []string{"mine"}
 
 	e, err := s.Run(t.Context(), req, 0)
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
-	require.Equal(t, `{"same":1.10,"total":1.3}`, string(e.Result.Output))
-	require.Equal(t, `completed 200 2 0 {mine,summed}`, b.text(t,
+	require.Equal(t, `{"twice":2.2}`, string(e.Result.Output))
+	require.Equal(t, `completed 200 2 0 {mine,doubled}`, b.text(t,
 		`SELECT concat_ws(' ', status, status_code, tasks_completed, tasks_failed, tags::text) FROM executions WHERE id = $1`, e.ID))
-	require.Contains(t, b.text(t, `SELECT result::text FROM execution_payloads WHERE execution_id = $1`, e.ID), `"same":1.10`)
-	require.Equal(t, `{"a":1.10,"b":0.2}`, b.text(t, `SELECT input::text FROM execution_payloads WHERE execution_id = $1`, e.ID))
-	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM river.river_job`))
-}
-
-// A synchronous execution without effects costs one transaction, the database
-// itself says: what a pool of its own committed, counted once that is closed.
-func TestRunWithoutEffectsIsOneTransaction(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	req := b.request(t, "pure", pureTasks, pureEdges, `{"a":1,"b":2}`)
-	committed := func() (n int64) {
-		_, err := b.pool.Exec(t.Context(), `SELECT pg_stat_clear_snapshot()`)
-		require.NoError(t, err)
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n))
-		return n
-	}
-	run := func(times int) int64 {
-		own := pgtest.OpenPool(t, b.pool.Config().ConnString())
-		defer own.Close()
-		quiet := *b
-		quiet.pool = own
-		before := committed()
-		s, _ := quiet.process(t)
-		for range times {
-			_, err := s.Run(t.Context(), req, 0)
-			require.NoError(t, err)
-		}
-		own.Close()
-		time.Sleep(100 * time.Millisecond) // the closed connections report as they exit
-		return committed() - before
-	}
-	const times = 200
-	idle := run(0)
-	// The reading itself commits too, and so does autovacuum where it comes by; a
-	// second transaction for each run would double the number.
-	require.InDelta(t, times, run(times)-idle, times/4)
+	require.Equal(t, `{"n":1.10} {"twice":2.2}`, b.text(t, `SELECT concat_ws(' ', input, result -> 'output') FROM execution_payloads WHERE execution_id = $1`, e.ID))
+	require.Zero(t, pgtest.CountJobs(t, b.pool, ""))
 }
 
 func TestRunWithEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	close(b.target.let)
+	b.release()
 
 	e, err := s.Run(t.Context(), b.calling(t, ""), 0)
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusCompleted, e.Status)
 	require.Equal(t, `{"said":1.10}`, string(e.Result.Output))
-	require.Equal(t, []string{e.ID.String() + "/ask"}, b.target.seen())
+	require.Equal(t, []string{e.ID.String() + "/ask"}, b.target.Keys())
 	require.Equal(t, "completed", b.status(t, e.ID))
-	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM river.river_job`), "it has none")
-	require.Equal(t, "true", b.text(t, `SELECT (lease_token IS NULL)::text FROM executions WHERE id = $1`, e.ID))
+	require.Zero(t, pgtest.CountJobs(t, b.pool, ""))
+	require.Empty(t, b.leases(t))
 }
 
-func TestFailureOfAnEffectIsAResult(t *testing.T) {
+func TestFailedEffectIsAResult(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	b.target.status = http.StatusBadRequest
-	close(b.target.let)
+	b.target.SetAnswer(targettest.Status(http.StatusBadRequest))
+	b.release()
 
 	e, err := s.Run(t.Context(), b.calling(t, ""), 0)
 	require.NoError(t, err)
@@ -106,7 +65,7 @@ func TestFailureOfAnEffectIsAResult(t *testing.T) {
 	require.Equal(t, "failed", b.status(t, e.ID))
 }
 
-func TestWaitRunsOut(t *testing.T) {
+func TestRunReturnsAfterWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
@@ -115,68 +74,71 @@ func TestWaitRunsOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, e.Result)
 	require.Equal(t, "running", b.status(t, e.ID))
-	close(b.target.let)
-	require.Eventually(t, func() bool { return b.status(t, e.ID) == "completed" }, 10*time.Second, 10*time.Millisecond)
+	b.release()
+	pgtest.WaitForExecution(t, b.pool, e.ID, "completed")
 }
 
-func TestCallerWhoLeavesStopsNothing(t *testing.T) {
+func TestCallerDisconnects(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	s, _ := b.process(t)
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-b.target.called
-		leave()
-	}()
-	_, err := s.Run(ctx, b.calling(t, ""), time.Minute)
-	require.ErrorIs(t, err, context.Canceled)
-	close(b.target.let)
-	require.Eventually(t, func() bool {
-		return b.text(t, `SELECT count(*)::text FROM executions WHERE status = 'completed'`) == "1"
-	}, 10*time.Second, 10*time.Millisecond)
+	for name, c := range map[string]struct {
+		wait time.Duration
+		err  error
+	}{
+		"with a wait":    {time.Minute, context.Canceled},
+		"without a wait": {0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			s, _ := b.process(t)
+			ctx, disconnect := context.WithCancel(t.Context())
+			req, ended := b.calling(t, ""), make(chan error, 1)
+			go func() {
+				_, err := s.Run(ctx, req, c.wait)
+				ended <- err
+			}()
+			b.target.Wait(1)
+			disconnect()
+			if c.wait == 0 {
+				b.release()
+			}
+			require.ErrorIs(t, <-ended, c.err)
+			b.release()
+			pgtest.WaitForExecution(t, b.pool, b.onlyID(t), "completed")
+		})
+	}
+	t.Run("without effects", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		s, _ := b.process(t)
+		ctx, disconnect := context.WithCancel(t.Context())
+		req := b.pure(t)
+		disconnect()
+		e, err := s.Run(ctx, req, 0)
+		require.NoError(t, err)
+		require.Equal(t, "completed", b.status(t, e.ID))
+	})
 }
 
-// Without a bound for the wait the execution runs on the caller's goroutine, to
-// its end.
-func TestCallerWhoLeavesStopsNothingWithoutABound(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	s, _ := b.process(t)
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-b.target.called
-		leave()
-		close(b.target.let)
-	}()
-	e, err := s.Run(ctx, b.calling(t, ""), 0)
-	require.NoError(t, err)
-	require.Equal(t, engine.StatusCompleted, e.Status)
-	require.Equal(t, "completed", b.status(t, e.ID))
-
-	e, err = s.Run(ctx, b.request(t, "pure", pureTasks, pureEdges, `{"a":1,"b":2}`), 0)
-	require.NoError(t, err, "nor one without effects")
-	require.Equal(t, "completed", b.status(t, e.ID))
-}
-
-// A backoff of more than 5 s holds no process: a job goes on with it then.
+// A backoff of more than 5 s releases the lease, and a job continues the execution.
 func TestLongBackoffIsAJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	b.target.status = http.StatusServiceUnavailable
-	close(b.target.let)
+	b.target.SetAnswer(targettest.Status(http.StatusServiceUnavailable))
+	b.release()
 
 	e, err := s.Run(t.Context(), b.calling(t, `,"retry":{"maxAttempts":2,"initialDelayMs":40000,"maxDelayMs":40000,"jitter":0}`), time.Second)
 	require.NoError(t, err)
 	require.Nil(t, e.Result)
-	require.Equal(t, "1 scheduled true", b.text(t,
-		`SELECT count(*) || ' ' || min(state::text) || ' ' || bool_and(scheduled_at > now() + interval '30 s') FROM river.river_job`))
-	require.Equal(t, "running true", b.text(t, `SELECT status || ' ' || (lease_token IS NULL)::text FROM executions`))
+	require.Equal(t, 1, pgtest.Count(t, b.pool, "river.river_job", "state = 'scheduled' AND scheduled_at > now() + interval '30 s'"))
+	require.Equal(t, "running", b.status(t, e.ID))
+	require.Empty(t, b.leases(t))
 
 	holding, err := s.Continue(t.Context(), b.tenant, e.ID)
 	require.NoError(t, err)
 	require.Equal(t, execution.Held, holding)
-	require.Len(t, b.target.seen(), 1, "an early job does not end the wait")
+	require.Equal(t, 1, b.target.Count(), "an early job does not end the wait")
 	require.Equal(t, "running", b.status(t, e.ID))
 }
 
@@ -184,18 +146,15 @@ func TestInactiveWorkflowRecordsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	close(b.target.let)
-	for name, req := range map[string]execution.Request{
-		"pure":   b.request(t, "pure", pureTasks, pureEdges, `{"a":1,"b":2}`),
-		"effect": b.calling(t, ""),
-	} {
+	for name, req := range map[string]execution.Request{"pure": b.pure(t), "effect": b.calling(t, "")} {
 		_, err := b.catalog.Archive(t.Context(), b.tenant, req.WorkflowID)
 		require.NoError(t, err)
 		_, err = s.Run(t.Context(), req, 0)
 		require.ErrorIs(t, err, execution.ErrNotActive, name)
 		_, err = s.Start(t.Context(), req)
-		require.True(t, errors.Is(err, execution.ErrNotActive), name)
+		require.ErrorIs(t, err, execution.ErrNotActive, name)
 	}
-	require.Empty(t, b.target.seen())
-	require.Equal(t, "0 0", b.text(t, `SELECT (SELECT count(*) FROM executions) || ' ' || (SELECT count(*) FROM river.river_job)`))
+	require.Zero(t, b.target.Count())
+	require.Zero(t, pgtest.Count(t, b.pool, "executions", ""))
+	require.Zero(t, pgtest.CountJobs(t, b.pool, ""))
 }

@@ -35,12 +35,12 @@ func (s *Service) AroundInserts(around func(insert func() error) error) {
 // Queued returns how many executions wait to be recorded.
 func (s *Service) Queued() int { return s.inserts.Queued(smallItems) }
 
-// HoldReleases delays the first statement that releases leases until so many more are
-// queued. It returns the number of these statements.
-func (s *Service) HoldReleases(more int) (statements func() int) {
+// DelayReleases delays the first statement that releases leases until all of them are in it
+// or queued. It returns the number of these statements.
+func (s *Service) DelayReleases(all int) (statements func() int) {
 	made := 0
 	s.releases = s.newReleases(func(ctx context.Context, db queries.DBTX, leases []lease) ([]int64, error) {
-		for made++; made == 1 && s.releases.Queued(smallItems) < more; {
+		for made++; made == 1 && len(leases)+s.releases.Queued(smallItems) < all; {
 			time.Sleep(time.Millisecond)
 		}
 		return requeueExecutions(ctx, db, leases)

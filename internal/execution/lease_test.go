@@ -3,82 +3,61 @@ package execution_test
 import (
 	"context"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"tranche/internal/engine"
 	"tranche/internal/execution"
+	"tranche/internal/pgtest"
 )
 
-func TestStartIsContinuedByAJob(t *testing.T) {
+func TestStartRecordsAJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	close(b.target.let)
+	b.release()
 
 	e, err := s.Start(t.Context(), b.calling(t, ""))
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusPending, e.Status)
 	require.Equal(t, "pending", b.status(t, e.ID))
-	require.Equal(t, "task_execution available", b.text(t, `SELECT kind || ' ' || state FROM river.river_job`))
+	require.Len(t, b.jobs(t), 1)
 
+	b.complete(t, s, e.ID)
 	holding, err := s.Continue(t.Context(), b.tenant, e.ID)
 	require.NoError(t, err)
-	require.Equal(t, execution.Held, holding)
-	require.Equal(t, "completed", b.status(t, e.ID))
-
-	holding, err = s.Continue(t.Context(), b.tenant, e.ID)
-	require.NoError(t, err)
 	require.Equal(t, execution.Over, holding, "a job that runs twice does nothing")
-	require.Len(t, b.target.seen(), 1)
+	require.Equal(t, 1, b.target.Count())
 }
 
-// An execution whose end could not be written is left to the next try of its job,
-// though its process lives.
-func TestExecutionIsLetGoAfterAnError(t *testing.T) {
+// If an end cannot be written, the next attempt of the job can take the lease, although
+// its process lives.
+func TestLeaseIsReleasedAfterAnError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
-	close(b.target.let)
+	b.release()
 	e, err := s.Start(t.Context(), b.calling(t, ""))
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (status <> 'completed')")
-	require.NoError(t, err)
+	allow := b.refuseEnds(t)
 	_, err = s.Continue(t.Context(), b.tenant, e.ID)
 	require.ErrorContains(t, err, "refused")
-	_, err = b.pool.Exec(t.Context(), "ALTER TABLE executions DROP CONSTRAINT refused")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		holding, err := s.Continue(t.Context(), b.tenant, e.ID)
-		return err == nil && holding == execution.Held
-	}, 10*time.Second, 10*time.Millisecond)
-	require.Equal(t, "completed", b.status(t, e.ID))
-	keys := b.target.seen()
-	require.Len(t, keys, 2)
-	require.Equal(t, keys[0], keys[1])
+	allow()
+	pgtest.WaitFor(t, "the lease to be released", func() bool { return len(b.leases(t)) == 0 })
+	b.complete(t, s, e.ID)
+	require.Equal(t, map[string]int{e.ID.String() + "/ask": 2}, b.target.CallsByKey())
 }
 
-// A process that dies in an effect is replaced; when it turns out to be alive
-// after all, it can write nothing more.
-func TestTakeOverAndFence(t *testing.T) {
+// A process that dies during an effect is replaced. If it turns out to be alive, it can
+// write nothing more.
+func TestTakeoverFencesDeadProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, kill := b.process(t)
 	second, _ := b.process(t)
-	req := b.calling(t, "")
-
-	ended := make(chan execution.Execution, 1)
-	go func() {
-		e, err := first.Run(context.Background(), req, 0)
-		if err != nil {
-			e.Status = engine.Status(err.Error())
-		}
-		ended <- e
-	}()
-	<-b.target.called
-	id := uuid.MustParse(b.text(t, `SELECT id::text FROM executions`))
+	ended := goRun(first, b.calling(t, ""))
+	b.target.Wait(1)
+	id := b.onlyID(t)
 
 	holding, err := second.Continue(t.Context(), b.tenant, id)
 	require.NoError(t, err)
@@ -90,18 +69,17 @@ func TestTakeOverAndFence(t *testing.T) {
 		_, err := second.Continue(context.Background(), b.tenant, id)
 		taken <- err
 	}()
-	<-b.target.called
-	close(b.target.let)
+	b.target.Wait(2)
+	b.release()
 	require.NoError(t, <-taken)
 	require.Equal(t, "completed", b.status(t, id))
-	at := b.text(t, `SELECT completed_at::text FROM executions`)
+	at := b.completedAt(t)
 
 	e := <-ended
-	require.Equal(t, engine.StatusCompleted, e.Status, "the first caller is told the one result")
-	require.Equal(t, at, b.text(t, `SELECT completed_at::text FROM executions`))
-	keys := b.target.seen()
-	require.Len(t, keys, 2)
-	require.Equal(t, keys[0], keys[1])
+	require.NoError(t, e.err)
+	require.Equal(t, engine.StatusCompleted, e.execution.Status, "both callers get the same result")
+	require.Equal(t, at, b.completedAt(t))
+	require.Equal(t, map[string]int{id.String() + "/ask": 2}, b.target.CallsByKey())
 }
 
 func TestStopHandsOver(t *testing.T) {
@@ -109,35 +87,23 @@ func TestStopHandsOver(t *testing.T) {
 	b := setup(t)
 	first, _ := b.process(t)
 	second, _ := b.process(t)
-	req := b.calling(t, "")
-	ended := make(chan error, 1)
-	go func() {
-		_, err := first.Run(context.Background(), req, 0)
-		ended <- err
-	}()
-	<-b.target.called
-	now, cancel := context.WithCancel(t.Context())
-	cancel()
-	first.Stop(now)
-	require.Error(t, <-ended)
-	id := uuid.MustParse(b.text(t, `SELECT id::text FROM executions`))
-	require.Equal(t, "1 available", b.text(t, `SELECT count(*) || ' ' || min(state::text) FROM river.river_job`))
-
-	close(b.target.let)
-	_, err := second.Continue(t.Context(), b.tenant, id)
-	require.NoError(t, err)
-	require.Equal(t, "completed", b.status(t, id))
+	ended := goRun(first, b.calling(t, ""))
+	b.target.Wait(1)
+	stopNow(t, first)
+	require.Error(t, (<-ended).err)
+	require.Len(t, b.jobs(t), 1)
+	b.release()
+	b.complete(t, second, b.onlyID(t))
 }
 
-// However many run, a stop hands them over in time: they share a few statements.
-// One that somebody is writing meanwhile holds up no other.
+// Many executions are handed over with a few statements. One that another transaction
+// locks delays no other.
 func TestStopHandsManyOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s, _ := b.process(t)
 	const many = 300
-	statements := s.HoldReleases(many - 1)
-	b.target.called = make(chan struct{}, many)
+	statements := s.DelayReleases(many)
 	ended := make(chan error, many)
 	req := b.calling(t, "")
 	for range many {
@@ -146,31 +112,26 @@ func TestStopHandsManyOver(t *testing.T) {
 			ended <- err
 		}()
 	}
-	for range many {
-		<-b.target.called
-	}
+	b.target.Wait(many)
 	writer, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = writer.Rollback(context.Background()) }()
-	_, err = writer.Exec(t.Context(), `SELECT FROM executions WHERE id = (SELECT min(id::text)::uuid FROM executions) FOR UPDATE`)
-	require.NoError(t, err)
+	pgtest.Exec(t, writer, `SELECT FROM executions WHERE id = (SELECT min(id::text)::uuid FROM executions) FOR UPDATE`)
 
-	now, cancel := context.WithCancel(t.Context())
-	cancel()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		s.Stop(now)
+		stopNow(t, s)
 	}()
 	for range many - 1 {
 		require.Error(t, <-ended)
 	}
-	require.Equal(t, "299 299", b.text(t, `SELECT count(*) || ' ' || count(DISTINCT args ->> 'execution_id') FROM river.river_job WHERE state = 'available'`))
+	require.Len(t, b.jobs(t), many-1)
 	require.NoError(t, writer.Rollback(t.Context()))
 	require.Error(t, <-ended)
 	<-stopped
-	require.Equal(t, 2, statements(), "the first one, and the rest")
-	require.Equal(t, "300 300", b.text(t, `SELECT count(*) || ' ' || count(DISTINCT args ->> 'execution_id') FROM river.river_job WHERE state = 'available'`))
-	require.Equal(t, "300 0", b.text(t, `SELECT count(*) || ' ' || count(lease_token) FROM executions WHERE status = 'running'`))
-	close(b.target.let)
+	require.LessOrEqual(t, statements(), 2, "the first one, and the rest")
+	require.Equal(t, many, pgtest.Value[int](t, b.pool, `SELECT count(DISTINCT args ->> 'execution_id') FROM river.river_job WHERE state = 'available'`))
+	require.Equal(t, many, pgtest.CountJobs(t, b.pool, "task_execution"))
+	require.Equal(t, many, pgtest.Count(t, b.pool, "executions", "status = 'running' AND lease_token IS NULL"))
 }

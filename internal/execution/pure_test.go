@@ -17,13 +17,13 @@ import (
 	"tranche/internal/workflow"
 )
 
-// benchInput is a typical input of the workflow that is measured, 300 bytes.
+// benchInput is a typical input of the benchmark's workflow, 300 bytes.
 const benchInput = `{"borrowerId":"B-0001234","firstName":"Maria","lastName":"Santos-1234","email":"maria.santos.1234@example.com",` +
 	`"income":3234.34,"debt":334.10,"amount":2234.00,"months":36,"score":684,"purpose":"home improvement",` +
 	`"address":{"street":"12 Long Avenue","zip":"02234","city":"Springfield"}}`
 
-// pureItem is an item of the workflow that is measured, and a service that runs
-// such ones; it needs no database.
+// pureItem returns an item of the benchmark's workflow, and a service that runs it without
+// a database.
 func pureItem(tb testing.TB) (*execution.Service, execution.Item) {
 	tb.Helper()
 	text, err := os.ReadFile("../../tools/bench/workflow.json")
@@ -44,7 +44,7 @@ func pureItem(tb testing.TB) (*execution.Service, execution.Item) {
 	return s, execution.Item{TenantID: uuid.New(), ID: uuid.Must(uuid.NewV7()), Plan: plan, Attempt: 1}
 }
 
-// runBenched reads the input, runs the item and writes its result.
+// runBenched decodes the input, runs the item and encodes its result.
 func runBenched(tb testing.TB, s *execution.Service, item execution.Item) *execution.Finished {
 	tb.Helper()
 	input, err := exactjson.Decode([]byte(benchInput))
@@ -73,24 +73,24 @@ func TestRunPure(t *testing.T) {
 
 	item.Attempt = 2
 	f = runBenched(t, s, item)
-	require.Equal(t, 2, f.Attempt, "of one that is retried from its beginning")
+	require.Equal(t, 2, f.Attempt, "an item that is retried from its beginning")
 	require.NoError(t, json.Unmarshal(f.State, &state))
 	require.Equal(t, 2, state.Attempt)
 }
 
-// What an execution stores is most of what PostgreSQL does for it.
+// The size of a stored execution is most of its cost in PostgreSQL.
 func TestPureSize(t *testing.T) {
 	t.Parallel()
 	s, item := pureItem(t)
 	at := time.Date(2026, time.November, 21, 17, 5, 0, 0, time.UTC)
-	s.Runner.Clock = func() time.Time { return at } // each millisecond that passes is stored
+	s.Runner.Clock = func() time.Time { return at } // elapsed milliseconds are stored
 	f := runBenched(t, s, item)
 	require.LessOrEqual(t, len(f.ResultText), 190)
 	require.LessOrEqual(t, len(f.State), 220)
 }
 
-// BenchmarkRunPure is an execution without effects less HTTP, validation and
-// database: its input is read, it is run, its result is written.
+// BenchmarkRunPure measures an execution without effects: decoding its input, running it
+// and encoding its result, without HTTP, validation and database.
 func BenchmarkRunPure(b *testing.B) {
 	s, item := pureItem(b)
 	b.ReportAllocs()
@@ -99,7 +99,7 @@ func BenchmarkRunPure(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckInput is the validation of the same input.
+// BenchmarkCheckInput measures the validation of the same input.
 func BenchmarkCheckInput(b *testing.B) {
 	_, item := pureItem(b)
 	input, err := exactjson.Decode([]byte(benchInput))
@@ -113,9 +113,8 @@ func BenchmarkCheckInput(b *testing.B) {
 	}
 }
 
-// TestPureBudget holds how often an execution without effects allocates, its
-// input and its result included: collecting the garbage is a fifth of the
-// processor time that batches take. There are about 180; the rest is for the race
+// TestPureBudget limits the allocations of an execution without effects, including its
+// input and its result. Garbage collection is a fifth of a batch's processor time. There are about 180; the rest is for the race
 // detector, which empties pools.
 func TestPureBudget(t *testing.T) {
 	s, item := pureItem(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Runs begin and end all the while a stop waits for none to be left.
-func TestNoneBeginsAfterTheLast(t *testing.T) {
+// Runs begin and end while Stop waits. None begins after the wait is over.
+func TestNoRunBeginsAfterStop(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
 		var r running
@@ -31,7 +31,7 @@ func TestNoneBeginsAfterTheLast(t *testing.T) {
 	}
 }
 
-func TestStopWaitsForTheLast(t *testing.T) {
+func TestStopWaitsForAllRuns(t *testing.T) {
 	t.Parallel()
 	var r running
 	let, done := make(chan struct{}), make(chan struct{})
@@ -41,7 +41,7 @@ func TestStopWaitsForTheLast(t *testing.T) {
 	r.end()
 	select {
 	case <-none:
-		t.Fatal("one is left")
+		t.Fatal("a run is left")
 	default:
 	}
 	close(let)

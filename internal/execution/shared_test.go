@@ -14,8 +14,8 @@ import (
 	"tranche/queries"
 )
 
-// What shares a statement is told apart by tenant and by lease.
-func TestSharedStatementsKeepCallersApart(t *testing.T) {
+// A shared statement matches each execution by tenant and lease.
+func TestSharedStatementsMatchTenantAndLease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Tx(t)
 	own, foreign := pgtest.Tenant(t, db).ID, pgtest.Tenant(t, db).ID
@@ -44,7 +44,7 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	ends := []*Finished{end(own, leased, uuid.New()), end(own, leased, token), end(foreign, free, token), end(own, free, token), end(own, free, uuid.Nil)}
 	won, err := finishExecutions(t.Context(), db, ends)
 	require.NoError(t, err)
-	require.Equal(t, []int64{0, 1, 0, 0, 1}, won, "only who holds the lease, or nobody's, ends")
+	require.Equal(t, []int64{0, 1, 0, 0, 1}, won, "only the lease in the row ends an execution")
 	won, err = finishExecutions(t.Context(), db, ends)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0, 0, 0, 0}, won, "once")
@@ -66,8 +66,8 @@ func TestSharedStatementsKeepCallersApart(t *testing.T) {
 	require.Equal(t, `completed t {"a \"b\""} {"n":1.10}`, text)
 }
 
-// Only who holds a lease gives it up, once, and has a job go on with the execution.
-func TestSharedReleasesKeepHoldersApart(t *testing.T) {
+// A lease is released once, with its own token only, and its execution gets a job.
+func TestSharedReleasesMatchTenantAndLease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Tx(t)
 	own, foreign := pgtest.Tenant(t, db).ID, pgtest.Tenant(t, db).ID
@@ -108,8 +108,8 @@ func TestSharedReleasesKeepHoldersApart(t *testing.T) {
 		FROM river.river_job`))
 }
 
-// One that is recorded alone is recorded as beside others.
-func TestOneIsRecordedAsMany(t *testing.T) {
+// The statement for one execution records the same as the statement for several.
+func TestSingleInsertEqualsSharedInsert(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Tx(t)
 	tenant := pgtest.Tenant(t, db).ID
@@ -137,7 +137,7 @@ func TestOneIsRecordedAsMany(t *testing.T) {
 	}
 }
 
-// recorded is all that is recorded of an execution, but what follows from its id.
+// recorded returns the rows of an execution without the columns that follow from its id.
 func recorded(t *testing.T, db queries.DBTX, id uuid.UUID) (texts []string) {
 	t.Helper()
 	for _, query := range []string{
@@ -153,10 +153,9 @@ func recorded(t *testing.T, db queries.DBTX, id uuid.UUID) (texts []string) {
 	return texts
 }
 
-// Planning a statement over partitions takes longer than all else that an
-// execution asks of the database. After five plans of its own for what was
-// asked, PostgreSQL keeps a general one if that does not look dearer.
-func TestPlansAreKept(t *testing.T) {
+// Planning a statement over partitions takes longer than executing it. After five custom
+// plans PostgreSQL keeps a generic one, unless that looks more expensive.
+func TestGenericPlansAreKept(t *testing.T) {
 	t.Parallel()
 	pool, err := postgres.NewPool(t.Context(), pgtest.URL(t), postgres.PoolOptions{Conns: 1, Unscoped: postgres.SeesAll})
 	require.NoError(t, err)
@@ -174,7 +173,7 @@ func TestPlansAreKept(t *testing.T) {
 		require.NoError(t, err)
 		return rows
 	}
-	insert(500) // as of a partition without statistics, as a new one is
+	insert(500) // the partition has no statistics, like a new one
 	end := func(id uuid.UUID) *Finished {
 		return &Finished{TenantID: tenant, ID: id, Attempt: 1, Outcome: &engine.Outcome{Status: engine.StatusCompleted}, ResultText: []byte(`{}`)}
 	}
@@ -189,7 +188,7 @@ func TestPlansAreKept(t *testing.T) {
 	}
 	var statements, anew int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE custom_plans > 5)
-		FROM pg_prepared_statements WHERE statement ~ 'name: (Execution(Insert|Finish)|SysExecution(Insert|ListForRun|Finish))'`).Scan(&statements, &anew))
+		FROM pg_prepared_statements WHERE statement ~ 'name: (Execution(Insert|Finish)|SysExecution(Insert|ListRunnable|Finish))'`).Scan(&statements, &anew))
 	require.Equal(t, 5, statements)
 	require.Zero(t, anew)
 }

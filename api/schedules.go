@@ -48,7 +48,7 @@ type ScheduleRecord struct {
 	UTCDeltaHours int         `json:"utcDeltaHours" doc:"The offset from UTC in hours of the time zone in which cron is evaluated." example:"-5"`
 	NextRunAt     Timestamp   `json:"nextRunAt" doc:"The time of the next run."`
 	Input         *JSONObject `json:"input,omitempty" doc:"**[ext]** The input of each execution, including the defaults of the inputSchema. Only tokens with the scope executions:data receive it."`
-	Reason        string      `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"what it starts cannot be read"`
+	Reason        string      `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"the stored input or batch cannot be read; configure the schedule again"`
 }
 
 // BatchScheduleRecord is a configured schedule of batches.
@@ -56,7 +56,7 @@ type BatchScheduleRecord struct {
 	Cron          string    `json:"cron" doc:"The cron expression." example:"0 22 1 * *"`
 	UTCDeltaHours int       `json:"utcDeltaHours" doc:"The offset from UTC in hours of the time zone in which cron is evaluated." example:"0"`
 	NextRunAt     Timestamp `json:"nextRunAt" doc:"The time of the next run."`
-	Reason        string    `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"what it starts cannot be read"`
+	Reason        string    `json:"reason,omitempty" doc:"**[ext]** The reason why the schedule starts no runs: another version of the service stored it, and this version cannot read it. Configure the schedule again." example:"the stored input or batch cannot be read; configure the schedule again"`
 	BatchScheduleContent
 }
 
@@ -92,7 +92,7 @@ type ScheduleFiring struct {
 	ScheduledAt      Timestamp `json:"scheduledAt" doc:"The scheduled time."`
 	FiredAt          Timestamp `json:"firedAt" doc:"The time at which it fired. Later than scheduledAt if the service was down."`
 	Status           string    `json:"status" enum:"started,skipped,failed" doc:"The outcome. skipped: the previous run had not ended, or there was no batch to repeat. failed: the run could not be started." example:"started"`
-	Reason           string    `json:"reason,omitempty" doc:"The reason why no run was started." example:"the run of the firing before it had not ended"`
+	Reason           string    `json:"reason,omitempty" doc:"The reason why no run was started." example:"the previous run had not ended"`
 	ExecutionID      string    `json:"executionId,omitempty" doc:"The id of the execution that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	ExecutionBatchID string    `json:"executionBatchId,omitempty" doc:"The id of the batch that was started." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a13"`
 }

@@ -262,7 +262,7 @@ func testSchedulesUnreadable(t *testing.T, s *apitest.Service) {
 		got := c.Get(t, "/v1/workflows/"+id+"/schedules").Expect(http.StatusOK)
 		require.Equal(t, before.Value(other.readable), got.Value(other.readable))
 		require.Equal(t, map[string]any{
-			"cron": "0 0 29 2 *", "utcDeltaHours": json.Number("0"), "nextRunAt": before.Value(other.slot + ".nextRunAt"), "reason": "what it starts cannot be read",
+			"cron": "0 0 29 2 *", "utcDeltaHours": json.Number("0"), "nextRunAt": before.Value(other.slot + ".nextRunAt"), "reason": "the stored input or batch cannot be read; configure the schedule again",
 		}, got.Value(other.slot))
 		require.Equal(t, []any{}, got.Value("firings"))
 

@@ -56,7 +56,7 @@ func TestUsageErrors(t *testing.T) {
 		"tenant create":                                      "<slug>",
 		"tenant limits a --set":                              "--set",
 		"tenant limits a --set x=1":                          "there is no such category",
-		"tenant limits a --set batch=0":                      "--set batch: the limit of batch is a whole number",
+		"tenant limits a --set batch=0":                      "--set batch: the limit of batch must be a whole number",
 		"tenant limits a --set batch=x":                      "or unlimited",
 		"client create --role admin":                         "--tenant",
 		"client create --tenant a":                           "needs --role or --scope",

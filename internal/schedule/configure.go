@@ -23,13 +23,16 @@ import (
 // firingsShown is how many firings Get returns (decisions 7.4).
 const firingsShown = 20
 
-// Configure sets the slots that settings name, each at most once, and returns
-// all of the workflow's schedules. The runs of a test schedule are tests; one in
-// the place of a schedule that is no test is fault.Forbidden. An unknown workflow,
-// file or package is fault.NotFound; a workflow that is not active is
-// fault.Conflict; a cron expression that is none is fault.Invalid, one that never
-// fires, and an input that does not match the workflow's schema,
-// fault.Unprocessable. Details name members as Slot.cron.
+// Configure sets slots of a workflow and returns all of its schedules. Settings name each
+// slot at most once. The runs of a test schedule are tests. Errors:
+//   - fault.NotFound: unknown workflow, file or package
+//   - fault.Conflict: the workflow is not active
+//   - fault.Forbidden: a test schedule would replace a schedule that is no test
+//   - fault.Invalid: malformed cron expression
+//   - fault.Unprocessable: the expression never fires, or an input does not match the
+//     workflow's schema
+//
+// Details name fields with their slot, such as schedule.cron.
 func (s *Service) Configure(ctx context.Context, tenantID, workflowID uuid.UUID, isTest bool, settings []Setting) ([]Schedule, error) {
 	rows, err := s.check(ctx, tenantID, workflowID, settings)
 	if err != nil {
@@ -71,7 +74,7 @@ func errNotActive(is catalog.Status) error {
 	return fault.New(fault.Conflict, "only an active workflow can be scheduled; this one is %s", is).WithSubCode(fault.InvalidWorkflowStatus)
 }
 
-// check returns the rows of the settings.
+// check validates the settings and returns their rows.
 func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, settings []Setting) ([]queries.ScheduleUpsertParams, error) {
 	w, err := s.Catalog.Get(ctx, tenantID, workflowID)
 	if err != nil {
@@ -98,7 +101,7 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 		}
 		next, fires := cron.Next(now, setting.UTCDeltaHours)
 		if !fires {
-			refused = append(refused, fault.Detail{Field: at + ".cron", Message: "never fires: no month that it names has the day"})
+			refused = append(refused, fault.Detail{Field: at + ".cron", Message: "never fires: none of its months has the day"})
 		}
 		refused = append(refused, setting.checkInputs(func(input map[string]any) (map[string]any, []fault.Detail) {
 			return execution.CheckInput(plan, input)
@@ -111,13 +114,13 @@ func (s *Service) check(ctx context.Context, tenantID, workflowID uuid.UUID, set
 		}
 	}
 	if len(refused) > 0 {
-		return nil, fault.New(fault.Unprocessable, "the workflow cannot be scheduled like this").WithDetails(refused...)
+		return nil, fault.New(fault.Unprocessable, "the schedule does not fit the workflow").WithDetails(refused...)
 	}
 	return rows, nil
 }
 
-// checkInputs fills in the defaults of the slot's input, and returns what the schema
-// refuses of that or of the items, whose defaults every batch fills in.
+// checkInputs validates the input and the items of a setting and returns their faults. It
+// fills in the defaults of the input. Each batch fills in the defaults of its items.
 func (s *Setting) checkInputs(check func(map[string]any) (map[string]any, []fault.Detail)) (refused []fault.Detail) {
 	refuse := func(field string, faults []fault.Detail) {
 		for _, f := range faults {
@@ -137,14 +140,13 @@ func (s *Setting) checkInputs(check func(map[string]any) (map[string]any, []faul
 	return refused
 }
 
-// errTestsOnly refuses to touch a schedule whose runs are no tests.
+// errTestsOnly refuses a change of a schedule whose runs are no tests.
 func errTestsOnly() error {
 	return fault.New(fault.Forbidden, "a sandbox client makes test executions only")
 }
 
-// Delete removes slots and returns those of them that were configured; an
-// unknown workflow is fault.NotFound, and with testsOnly a schedule that is no
-// test fault.Forbidden.
+// Delete deletes slots and returns those that were configured. An unknown workflow is
+// fault.NotFound. With testsOnly, a schedule that is no test is fault.Forbidden.
 func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, testsOnly bool, slots []Slot) ([]Slot, error) {
 	if _, err := s.Catalog.Get(ctx, tenantID, workflowID); err != nil {
 		return nil, err
@@ -178,8 +180,8 @@ func (s *Service) Delete(ctx context.Context, tenantID, workflowID uuid.UUID, te
 	return deleted, nil
 }
 
-// Get returns the schedules of a workflow and its last 20 firings, newest first;
-// an unknown workflow is fault.NotFound.
+// Get returns the schedules of a workflow and its last 20 firings, newest first. An
+// unknown workflow is fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenantID, workflowID uuid.UUID) ([]Schedule, []Firing, error) {
 	if _, err := s.Catalog.Get(ctx, tenantID, workflowID); err != nil {
 		return nil, nil, err
@@ -223,7 +225,7 @@ func (s *Service) list(ctx context.Context, tenantID, workflowID uuid.UUID) ([]S
 	return schedules, nil
 }
 
-// request is the batch to start.
+// request returns the request for the batch.
 func (c *BatchContent) request(tenantID, workflowID uuid.UUID) batch.Request {
 	return batch.Request{
 		TenantID: tenantID, PrincipalID: principal(workflowID), Label: c.Label,
@@ -231,10 +233,10 @@ func (c *BatchContent) request(tenantID, workflowID uuid.UUID) batch.Request {
 	}
 }
 
-// principal is who starts the runs of a workflow's schedules (decisions 5.5).
+// principal returns the principal of the runs of a workflow's schedules (decisions 5.5).
 func principal(workflowID uuid.UUID) string { return "schedule:" + workflowID.String() }
 
-// within puts the fields of an error's details into a slot.
+// within adds the slot to the fields of an error's details.
 func within(slot Slot, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -253,7 +255,7 @@ func member(path, name string) string {
 	return path + "." + name
 }
 
-// encode writes what the slot starts as it is stored.
+// encode encodes the input or the batch of the slot for the database.
 func (s *Setting) encode(row *queries.ScheduleUpsertParams) (err error) {
 	if s.Slot == Single {
 		row.Input, err = exactjson.Encode(orEmpty(s.Input))
@@ -261,12 +263,12 @@ func (s *Setting) encode(row *queries.ScheduleUpsertParams) (err error) {
 		row.Batch, err = s.Batch.encode()
 	}
 	if err != nil {
-		return fmt.Errorf("write what %s starts: %w", s.Slot, err)
+		return fmt.Errorf("encode %s: %w", s.Slot, err)
 	}
 	return nil
 }
 
-// decode reads what encode wrote.
+// decode decodes the result of encode.
 func (s *Setting) decode(input, content []byte) (err error) {
 	if s.Slot == Single {
 		s.Input, err = decodeObject(input)
@@ -274,7 +276,7 @@ func (s *Setting) decode(input, content []byte) (err error) {
 		s.Batch, err = decodeBatch(content)
 	}
 	if err != nil {
-		return fmt.Errorf("read what %s starts: %w", s.Slot, err)
+		return fmt.Errorf("decode %s: %w", s.Slot, err)
 	}
 	return nil
 }
@@ -290,12 +292,12 @@ func decodeObject(text []byte) (map[string]any, error) {
 func object(value any) (map[string]any, error) {
 	members, ok := value.(map[string]any)
 	if !ok {
-		return nil, errors.New("it is no object")
+		return nil, errors.New("the value is not an object")
 	}
 	return members, nil
 }
 
-// storedBatch is a BatchContent as it is stored.
+// storedBatch is the stored form of a BatchContent.
 type storedBatch struct {
 	Label       string         `json:"label,omitempty"`
 	Items       exactjson.Any  `json:"items"`
@@ -324,7 +326,7 @@ func decodeBatch(text []byte) (c BatchContent, err error) {
 	c = BatchContent{Label: stored.Label, Files: stored.Files, Packages: stored.Packages}
 	var ok bool
 	if c.Items, ok = stored.Items.Value.([]any); !ok {
-		return c, errors.New("its items are no array")
+		return c, errors.New("the items are not an array")
 	}
 	if stored.CustomInput != nil {
 		c.CustomInput, err = object(stored.CustomInput.Value)

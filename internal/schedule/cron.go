@@ -11,22 +11,21 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// searchYearsMax is how far ahead a time is looked for. What fires at all fires
-// within eight years: the rarest day is February 29, and between 2096 and 2104
-// there is none.
+// searchYearsMax is how far ahead the next time is searched. The rarest day is February
+// 29, which does not exist between 2096 and 2104.
 const searchYearsMax = 8
 
-// Cron is a cron expression of five fields: minute, hour, day of month, month,
-// day of week, as POSIX describes them in crontab, with ranges' steps and names
-// in addition (decisions 7.2). A day matches if the day of month or the day of
-// week does; where one of them is *, the other alone decides.
+// Cron is a cron expression with five fields: minute, hour, day of month, month and day
+// of week. It follows POSIX crontab and adds names and steps (decisions 7.2). A day
+// matches if the day of month or the day of week matches. If one of them is "*", only the
+// other decides.
 type Cron struct{ schedule cron.Schedule }
 
-// ParseCron reads an expression. The error says of every field that is at fault
-// which it is and why, without repeating what it says.
+// ParseCron reads an expression. The error names every invalid field and the reason. It
+// does not repeat the input.
 func ParseCron(expression string) (*Cron, error) {
-	// The parser understands more than is allowed here, so it is given only
-	// what the fields' own grammar (field.go) has made plain.
+	// The library accepts more than the contract allows. So it gets the expression only
+	// after field.parse has reduced it to lists of numbers.
 	texts := strings.FieldsFunc(expression, func(r rune) bool { return r == ' ' || r == '\t' })
 	if err := checkForm(texts); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func ParseCron(expression string) (*Cron, error) {
 	return &Cron{schedule}, nil
 }
 
-// checkForm refuses what is no row of fields.
+// checkForm refuses an expression that does not have five fields.
 func checkForm(texts []string) error {
 	switch {
 	case len(texts) == 0:
@@ -61,7 +60,7 @@ func checkForm(texts []string) error {
 	case strings.HasPrefix(texts[0], "@"):
 		return errors.New("macros such as @daily are not supported; write the five fields")
 	case strings.HasPrefix(texts[0], "TZ=") || strings.HasPrefix(texts[0], "CRON_TZ="):
-		return errors.New("a time zone is not supported; utcDeltaHours says the offset from UTC")
+		return errors.New("a time zone is not supported; set the offset from UTC in utcDeltaHours")
 	case len(texts) > len(fields()):
 		return fmt.Errorf("must have five fields: minute, hour, day of month, month, day of week; it has %d, and seconds and years are not supported", len(texts))
 	case len(texts) < len(fields()):
@@ -71,7 +70,7 @@ func checkForm(texts []string) error {
 	}
 }
 
-// joined is one error of several, on one line.
+// joined joins errors on one line.
 func joined(faults []error) error {
 	texts := make([]string, len(faults))
 	for i, err := range faults {
@@ -80,16 +79,16 @@ func joined(faults []error) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// Next returns the first time after the given one, in UTC, at which the
-// expression fires where clocks are so many hours ahead of UTC; false if it
-// never does (February 30).
+// Next returns the first time, in UTC, at which the expression fires after the given
+// time. The fields mean local time, which is utcDeltaHours ahead of UTC. Next returns
+// false if the expression never fires, such as on February 30.
 func (c *Cron) Next(after time.Time, utcDeltaHours int) (time.Time, bool) {
 	zone := time.FixedZone("", utcDeltaHours*int(time.Hour/time.Second))
 	next := c.schedule.Next(after.In(zone))
 	return next.UTC(), !next.IsZero()
 }
 
-// field is one of the five of a cron expression.
+// field is one of the five fields of a cron expression.
 type field struct {
 	name     string
 	min, max int
@@ -108,14 +107,14 @@ func fields() []field {
 	}
 }
 
-// values are those a field lists; all stands for every one, which for the two
-// fields of days is something else than a list of all (POSIX).
+// values are the values of a field. For the two fields of days, "*" (all) differs from a
+// list of all values (POSIX).
 type values struct {
 	all  bool
 	list [60]bool
 }
 
-// String writes the values as a field.
+// String returns the values as the text of a field.
 func (v *values) String() string {
 	if v.all {
 		return "*"
@@ -129,8 +128,8 @@ func (v *values) String() string {
 	return strings.Join(texts, ",")
 }
 
-// parse reads the text of a field: items separated by commas, each *, a value or
-// a range of values; * and ranges may have a step.
+// parse reads the text of a field: items separated by commas. An item is "*", a value or
+// a range; "*" and ranges can have a step.
 func (f *field) parse(text string) (*values, error) {
 	var v values
 	for item := range strings.SplitSeq(text, ",") {
@@ -150,7 +149,7 @@ func (f *field) parseItem(item string, v *values) error {
 	step := 1
 	if hasStep {
 		if span != "*" && !strings.Contains(span, "-") {
-			return errors.New("a step needs * or a range before it")
+			return errors.New("a step must follow * or a range")
 		}
 		var ok bool
 		if step, ok = number(stepText); !ok || step == 0 {
@@ -168,7 +167,7 @@ func (f *field) parseItem(item string, v *values) error {
 	return nil
 }
 
-// parseSpan reads *, a value or a range, without a step.
+// parseSpan reads "*", a value or a range, without a step.
 func (f *field) parseSpan(span string) (low, high int, err error) {
 	if span == "*" {
 		if f.name == dayOfWeek {
@@ -195,8 +194,8 @@ func (f *field) parseSpan(span string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// sundays makes Sunday the day that fits a range of days: 0 where the range
-// begins with it, 7 where it ends with it.
+// sundays makes Sunday 0 if a range of days begins with it, and 7 if the range ends with
+// it.
 func sundays(low, high int) (int, int) {
 	if low == 7 && high < 7 {
 		low = 0
@@ -217,9 +216,9 @@ func (f *field) value(text string) (int, error) {
 	case ok && n >= f.min && n <= f.max:
 		return n, nil
 	case ok:
-		return 0, fmt.Errorf("must be within %d and %d", f.min, f.max)
+		return 0, fmt.Errorf("must be from %d to %d", f.min, f.max)
 	case text == "":
-		return 0, errors.New("has a value missing")
+		return 0, errors.New("a value is missing")
 	case strings.ContainsAny(text, "LlWw#?Hh"):
 		return 0, errors.New("has a value that is neither a number nor a name; L, W, #, ? and H are not supported")
 	case f.names != nil:
@@ -229,7 +228,7 @@ func (f *field) value(text string) (int, error) {
 	}
 }
 
-// number reads digits; more than four are as good as out of range.
+// number reads digits. More than four digits are always out of range.
 func number(text string) (n int, ok bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

@@ -25,28 +25,27 @@ const (
 	claimMax = 500
 	// firingsKept is how many firings of a slot are kept.
 	firingsKept = 50
-	// putOffWait is after how long a schedule is looked at again that must not fire,
-	// or that cannot be read any more, which only another version of the program can
-	// have written: were it due until then, each look would come upon it first.
-	putOffWait = 24 * time.Hour
+	// postponeTime is how long a schedule is postponed if it must not fire or cannot be
+	// read. If it stayed due, every poll would find it first.
+	postponeTime = 24 * time.Hour
 )
 
-// firing is a schedule that is due, in the transaction that fires it.
+// firing is a due schedule in the transaction that fires it.
 type firing struct {
 	queries.SysScheduleClaimRow
-	setting Setting // what it starts
+	setting Setting // describes the run
 	next    time.Time
 	runID   uuid.UUID
 	status  Status
 	reason  string
 }
 
-// Fire fires schedules that are due and that no other process holds, at most
-// 500, and returns how many it held. Those of what has ended it puts off. However
-// late it is, a schedule fires once, under the time that was announced, and goes on
-// with the first time from now on (decisions 7.3).
-func (s *Service) Fire(ctx context.Context) (held int, err error) {
-	// Most looks find nothing and need no transaction.
+// Fire fires at most 500 due schedules and returns how many it locked. It skips schedules
+// that another process has locked, and postpones schedules of archived workflows and
+// revoked tenants. A late schedule fires once, with its planned time, and continues with
+// the first time after now (decisions 7.3).
+func (s *Service) Fire(ctx context.Context) (locked int, err error) {
+	// Most polls find no due schedule and need no transaction.
 	next, err := s.q.SysScheduleGetNextRun(ctx, s.Pool)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
@@ -60,7 +59,7 @@ func (s *Service) Fire(ctx context.Context) (held int, err error) {
 	}
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		rows, err := s.q.SysScheduleClaim(ctx, tx, queries.SysScheduleClaimParams{Now: now, SchedulesMax: claimMax})
-		if held = len(rows); err != nil || held == 0 {
+		if locked = len(rows); err != nil || locked == 0 {
 			return err
 		}
 		firings, err := plan(rows, now)
@@ -80,11 +79,11 @@ func (s *Service) Fire(ctx context.Context) (held int, err error) {
 		}
 		return s.advance(ctx, tx, firings)
 	})
-	return held, err
+	return locked, err
 }
 
-// plan reads what each schedule starts, says when it is due next and names its
-// run. One that cannot be read fails alone.
+// plan decodes each schedule, computes its next time and assigns an id to its run. A
+// schedule that cannot be read fails without affecting the others.
 func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) {
 	firings := make([]*firing, len(rows))
 	for i, row := range rows {
@@ -95,7 +94,7 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 		f := &firing{SysScheduleClaimRow: row, setting: Setting{Slot: Slot(row.Slot)}, runID: id, status: Started}
 		firings[i] = f
 		if !row.MayFire {
-			f.next = now.Add(putOffWait)
+			f.next = now.Add(postponeTime)
 			continue
 		}
 		fires := false
@@ -104,32 +103,32 @@ func plan(rows []queries.SysScheduleClaimRow, now time.Time) ([]*firing, error) 
 			f.next, fires = cron.Next(now, int(row.UtcDeltaHours))
 		}
 		if !fires {
-			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(putOffWait)
+			f.status, f.reason, f.next = Failed, "the cron expression cannot be read", now.Add(postponeTime)
 		} else if err := f.setting.decode(row.Input, row.Batch); err != nil {
-			f.status, f.reason, f.next = Failed, unreadable, now.Add(putOffWait)
+			f.status, f.reason, f.next = Failed, unreadable, now.Add(postponeTime)
 		}
 	}
 	return firings, nil
 }
 
-// skipRunning marks the firings whose predecessor still runs.
+// skipRunning marks firings whose previous run has not ended.
 func (s *Service) skipRunning(ctx context.Context, tx pgx.Tx, firings []*firing) error {
 	tenants, workflows, slots := keys(firings)
 	running, err := s.q.SysScheduleListRunning(ctx, tx, queries.SysScheduleListRunningParams{
 		TenantIds: tenants, WorkflowIds: workflows, Slots: slots,
 	})
 	if err != nil {
-		return fmt.Errorf("look for runs that go on: %w", err)
+		return fmt.Errorf("list runs that have not ended: %w", err)
 	}
 	for _, position := range running {
 		f := firings[position-1]
-		f.status, f.reason = Skipped, "the run of the firing before it had not ended"
+		f.status, f.reason = Skipped, "the previous run had not ended"
 	}
 	return nil
 }
 
-// record writes the firings and returns those that are to start a run: a time
-// that has fired before, because the clock went back, starts none.
+// record records the firings and returns those that must start a run. A time that has
+// fired before, because the clock went back, starts no run.
 func (s *Service) record(ctx context.Context, tx pgx.Tx, firings []*firing, now time.Time) ([]*firing, error) {
 	var params queries.SysScheduleFiringInsertManyParams
 	params.TenantIds, params.WorkflowIds, params.Slots = keys(firings)
@@ -153,7 +152,7 @@ func (s *Service) record(ctx context.Context, tx pgx.Tx, firings []*firing, now 
 	return fresh, nil
 }
 
-// start records the runs of firings with their jobs.
+// start records the runs of firings and their jobs.
 func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error {
 	var executions []execution.Pending
 	var begin []river.InsertManyParams
@@ -188,8 +187,8 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, firings []*firing) error
 	return nil
 }
 
-// startBatch records the batch of a firing. Where that cannot be, the firing
-// says why and the others go on.
+// startBatch records the batch of a firing. If that fails, it stores the reason in the
+// firing, and the other firings continue.
 func (s *Service) startBatch(ctx context.Context, tx pgx.Tx, f *firing) error {
 	request := f.setting.Batch.request(f.TenantID, f.WorkflowID)
 	request.Alias, request.IsTest = f.Alias, f.IsTest
@@ -214,7 +213,7 @@ func (s *Service) startBatch(ctx context.Context, tx pgx.Tx, f *firing) error {
 	})
 }
 
-// advance moves the schedules on and forgets their oldest firings.
+// advance sets the next times of the schedules and deletes their oldest firings.
 func (s *Service) advance(ctx context.Context, tx pgx.Tx, firings []*firing) error {
 	tenants, workflows, slots := keys(firings)
 	next := make([]time.Time, len(firings))
@@ -225,18 +224,18 @@ func (s *Service) advance(ctx context.Context, tx pgx.Tx, firings []*firing) err
 		TenantIds: tenants, WorkflowIds: workflows, Slots: slots, NextRunAt: next,
 	})
 	if err != nil {
-		return fmt.Errorf("move schedules on: %w", err)
+		return fmt.Errorf("advance schedules: %w", err)
 	}
 	err = s.q.SysScheduleFiringDeleteOld(ctx, tx, queries.SysScheduleFiringDeleteOldParams{
 		TenantIds: tenants, WorkflowIds: workflows, Slots: slots, FiringsKept: firingsKept,
 	})
 	if err != nil {
-		return fmt.Errorf("forget old firings: %w", err)
+		return fmt.Errorf("delete old firings: %w", err)
 	}
 	return nil
 }
 
-// keys are the columns that name the schedules.
+// keys returns the key columns of the schedules.
 func keys(firings []*firing) (tenants, workflows []uuid.UUID, slots []string) {
 	for _, f := range firings {
 		tenants = append(tenants, f.TenantID)
@@ -247,22 +246,22 @@ func keys(firings []*firing) (tenants, workflows []uuid.UUID, slots []string) {
 }
 
 const (
-	// tickInterval is how often a process looks for schedules that are due.
-	tickInterval = time.Second
-	// claimersMax is how many transactions of a process fire at a time where
-	// more is due than one of them takes.
-	claimersMax = 4
+	// pollInterval is how often a process polls for due schedules.
+	pollInterval = time.Second
+	// firersMax is how many transactions of a process fire concurrently if more schedules
+	// are due than one transaction fires.
+	firersMax = 4
 )
 
-// Start looks for schedules that are due, about once a second, until Stop.
+// Start polls for due schedules about once a second, until Stop.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(postgres.AsSystem(context.WithoutCancel(ctx)))
 	s.stopped = make(chan struct{})
 	go s.run(ctx)
 }
 
-// Stop ends what Start began: a firing that is under way is undone, and left to
-// other processes.
+// Stop ends the polling. It rolls back a running transaction; other processes fire its
+// schedules.
 func (s *Service) Stop() {
 	if s.stop == nil {
 		return
@@ -273,7 +272,7 @@ func (s *Service) Stop() {
 
 func (s *Service) run(ctx context.Context) {
 	defer close(s.stopped)
-	ticker := time.NewTicker(tickInterval)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		err := s.fireAll(ctx)
@@ -281,7 +280,7 @@ func (s *Service) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			s.Log.WarnContext(ctx, "schedules that are due cannot be fired, trying again", "error", err)
+			s.Log.WarnContext(ctx, "due schedules could not be fired; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -291,17 +290,17 @@ func (s *Service) run(ctx context.Context) {
 	}
 }
 
-// fireAll fires until little or nothing that is due is left.
+// fireAll fires until the last transaction is not full.
 func (s *Service) fireAll(ctx context.Context) error {
-	held, err := s.Fire(ctx)
-	if err != nil || held < claimMax {
+	locked, err := s.Fire(ctx)
+	if err != nil || locked < claimMax {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for range claimersMax {
+	for range firersMax {
 		group.Go(func() error {
 			for {
-				if held, err := s.Fire(ctx); err != nil || held < claimMax {
+				if locked, err := s.Fire(ctx); err != nil || locked < claimMax {
 					return err
 				}
 			}

@@ -183,7 +183,7 @@ func TestFiringWaitsForItsPredecessor(t *testing.T) {
 		firing := b.firings(t, s, workflow)[0]
 		got = append(got, firing.Status)
 		if firing.Status == schedule.Skipped {
-			require.Equal(t, "the run of the firing before it had not ended", firing.Reason)
+			require.Equal(t, "the previous run had not ended", firing.Reason)
 		}
 		_, err := b.pool.Exec(t.Context(), `UPDATE executions SET status = $1 WHERE id = (SELECT max(id::text)::uuid FROM executions)`, status)
 		require.NoError(t, err)
@@ -348,11 +348,11 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 	reasons := map[uuid.UUID]string{}
 	for _, c := range []struct{ column, value, reason string }{
 		{"cron", "* * * *", "the cron expression cannot be read"},
-		{"input", `{"amount":1,"amount":2}`, "what it starts cannot be read"},
-		{"input", `[]`, "what it starts cannot be read"},
-		{"batch", `{"items":{"a":1,"a":2}}`, "what it starts cannot be read"},
-		{"batch", `{"items":{}}`, "what it starts cannot be read"},
-		{"batch", `{"items":[],"customInput":[]}`, "what it starts cannot be read"},
+		{"input", `{"amount":1,"amount":2}`, "the stored input or batch cannot be read; configure the schedule again"},
+		{"input", `[]`, "the stored input or batch cannot be read; configure the schedule again"},
+		{"batch", `{"items":{"a":1,"a":2}}`, "the stored input or batch cannot be read; configure the schedule again"},
+		{"batch", `{"items":{}}`, "the stored input or batch cannot be read; configure the schedule again"},
+		{"batch", `{"items":[],"customInput":[]}`, "the stored input or batch cannot be read; configure the schedule again"},
 	} {
 		workflow := b.publish(t)
 		setting := single("* * * * *", `{"amount":1}`)

@@ -1,13 +1,12 @@
-// Package schedule runs workflows at recurring times: the arithmetic of cron
-// expressions, the two slots of a workflow, and the firing of those that are
-// due (sections 2.11 and 4.5 of the interface specification, decisions 7). It
-// must not know HTTP.
+// Package schedule runs workflows at recurring times: it computes the times of cron
+// expressions, stores the two slots of a workflow, and fires due schedules (interface
+// 2.11 and 4.5, decisions 7). It must not know HTTP.
 //
-// A schedule is a row with the time of its next run. About once a second every
-// process that works takes the due rows that no other holds (fire.go) and, in
-// one transaction, records the firing under its time, records the run with its
-// schedule_firing job, and moves the row on. A crash undoes all of it or
-// nothing, and the key of the firing lets each time start one run.
+// A schedule is a row with the time of its next run. About once a second every worker
+// locks due rows and skips rows that another worker has locked (fire.go). In one
+// transaction it records the firing, records the run with its schedule_firing job, and
+// advances the row. A crash undoes all of this or nothing. The key of a firing contains
+// its time, so each time starts at most one run.
 package schedule
 
 import (
@@ -25,8 +24,7 @@ import (
 	"tranche/queries"
 )
 
-// Slot is one of the two schedules of a workflow, named as in the interface
-// specification.
+// Slot is one of the two schedules of a workflow. The contract uses the same names.
 type Slot string
 
 // The slots.
@@ -35,25 +33,24 @@ const (
 	Batch  Slot = "scheduleBatch" // starts batches
 )
 
-// Setting is what a slot is configured with.
+// Setting is the configuration of a slot.
 type Setting struct {
 	Slot Slot
 	Cron string
-	// UTCDeltaHours says how many hours the clocks that Cron means are ahead of
-	// UTC, from -12 to 14.
+	// UTCDeltaHours is the offset from UTC of the times in Cron, from -12 to 14.
 	UTCDeltaHours int
-	// Input is what slot Single executes on; nil stands for an empty object.
+	// Input is the input of the executions of slot Single. Nil means an empty object.
 	Input map[string]any
-	// Batch is what slot Batch starts.
+	// Batch describes the batches of slot Batch.
 	Batch BatchContent
 }
 
-// BatchContent is what a scheduled batch is made of. Without any source of items
-// it repeats the sources of the workflow's newest batch (decisions 7.1).
+// BatchContent describes a scheduled batch. Without items, files and packages it repeats
+// the sources of the workflow's newest batch (decisions 7.1).
 type BatchContent struct {
 	Label       string // empty: the alias
 	Items       []any
-	CustomInput map[string]any // nil: none, or that of the repeated batch
+	CustomInput map[string]any // nil: none, or the one of the repeated batch
 	Files       []string       // stored names
 	Packages    []string       // ids
 }
@@ -62,22 +59,22 @@ type BatchContent struct {
 type Schedule struct {
 	Setting
 	NextRunAt time.Time
-	// Reason says why it starts nothing; empty where it does. Setting is without what
-	// it starts then.
+	// Reason says why the schedule cannot start a run. It is empty if it can. If it is
+	// set, Setting has no input and no batch.
 	Reason string
 }
 
-// unreadable is the reason of a schedule whose content only another version of the
-// program can have written.
-const unreadable = "what it starts cannot be read"
+// unreadable is the reason of a schedule whose input or batch cannot be decoded. Only
+// another version of the program can have written it.
+const unreadable = "the stored input or batch cannot be read; configure the schedule again"
 
-// Status is what came of a firing.
+// Status is the result of a firing.
 type Status string
 
 // The statuses.
 const (
 	Started Status = "started"
-	Skipped Status = "skipped" // as it should be: decisions 7.1 and 7.3
+	Skipped Status = "skipped" // on purpose: decisions 7.1 and 7.3
 	Failed  Status = "failed"  // the run could not be started
 )
 
@@ -88,20 +85,19 @@ type Firing struct {
 	FiredAt     time.Time
 	Status      Status
 	Reason      string     // why no run was started
-	ExecutionID *uuid.UUID // of slot Single, where started
-	BatchID     *uuid.UUID // of slot Batch, where started
+	ExecutionID *uuid.UUID // of a started run of slot Single
+	BatchID     *uuid.UUID // of a started run of slot Batch
 }
 
-// Clock tells the time by which schedules are due.
+// Clock returns the time that decides which schedules are due.
 type Clock func(ctx context.Context, db queries.DBTX) (time.Time, error)
 
-// DatabaseClock is the database's clock: it is the same for all processes,
-// whatever theirs say.
+// DatabaseClock returns the time of the database, which is the same for all processes.
 func DatabaseClock(ctx context.Context, db queries.DBTX) (time.Time, error) {
 	return queries.New().SysTimeGet(ctx, db)
 }
 
-// Config is what the service works with.
+// Config configures a Service.
 type Config struct {
 	Pool       *pgxpool.Pool
 	Jobs       *jobs.Client
@@ -112,7 +108,7 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Service keeps schedules and fires them.
+// Service stores schedules and fires them.
 type Service struct {
 	Config
 	q       *queries.Queries
@@ -120,5 +116,5 @@ type Service struct {
 	stopped chan struct{}
 }
 
-// New returns a service that fires nothing before Start.
+// New returns a service. It fires schedules after Start.
 func New(c Config) *Service { return &Service{Config: c, q: queries.New()} }

@@ -12,16 +12,16 @@ import (
 	"tranche/queries"
 )
 
-// PackageKind says what a package holds.
+// PackageKind is the kind of the files in a package.
 type PackageKind string
 
 // The kinds of packages.
 const (
-	PackageRaw    PackageKind = "raw"    // files that were uploaded for a batch
-	PackageOutput PackageKind = "output" // files that a batch has written
+	PackageRaw    PackageKind = "raw"    // uploaded files of a batch
+	PackageOutput PackageKind = "output" // result files of a batch
 )
 
-// Role says what a file is to its package (decisions 6.8).
+// Role is the role of a file in its package (decisions 6.8).
 type Role string
 
 // The roles.
@@ -36,11 +36,11 @@ const (
 type Entry struct {
 	Attachment
 	Role Role
-	// RowCount counts the rows of data; nil where they were not counted.
+	// RowCount is the number of rows of data. Nil means that it is not known.
 	RowCount *int32
 }
 
-// CreateRawPackage makes a package of uploaded files, in their order.
+// CreateRawPackage creates a package of uploaded files and keeps their order.
 func (s *Store) CreateRawPackage(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, files []Attachment) (uuid.UUID, error) {
 	id, err := s.CreatePackage(ctx, tx, tenantID, PackageRaw)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Store) CreateRawPackage(ctx context.Context, tx pgx.Tx, tenantID uuid.U
 	return id, nil
 }
 
-// CreatePackage makes an empty package.
+// CreatePackage creates an empty package.
 func (s *Store) CreatePackage(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, kind PackageKind) (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) CreatePackage(ctx context.Context, db queries.DBTX, tenantID uui
 	}
 	err = s.q.PackageInsert(ctx, db, queries.PackageInsertParams{ID: id, TenantID: tenantID, Kind: string(kind)})
 	if err != nil {
-		return uuid.Nil, postgres.Translate(fmt.Errorf("make a package: %w", err))
+		return uuid.Nil, postgres.Translate(fmt.Errorf("create a package: %w", err))
 	}
 	return id, nil
 }
@@ -77,9 +77,9 @@ func (s *Store) addEntry(ctx context.Context, db queries.DBTX, tenantID, package
 	return nil
 }
 
-// AddFile puts a new file into a package at a position and returns the writer
-// of its bytes, which writes under ctx, once the transaction is committed. The file
-// shows in the package once it is complete.
+// AddFile adds a new file to a package at a position and returns a writer for its bytes.
+// The writer uses ctx, and may be used after the transaction has committed. The file is
+// visible in the package when it is complete.
 func (s *Store) AddFile(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid.UUID, position int, role Role, fileName, contentType string) (*Writer, error) {
 	a, err := s.Announce(ctx, tx, tenantID, fileName, contentType)
 	if err != nil {
@@ -91,19 +91,19 @@ func (s *Store) AddFile(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid
 	return s.newWriter(ctx, tx, a)
 }
 
-// SetRowCount records how many rows of data the file at a position has.
+// SetRowCount records the number of rows of data in the file at a position.
 func (s *Store) SetRowCount(ctx context.Context, tx pgx.Tx, tenantID, packageID uuid.UUID, position int, rows int32) error {
 	err := s.q.PackageAttachmentSetRows(ctx, tx, queries.PackageAttachmentSetRowsParams{
 		TenantID: tenantID, PackageID: packageID, Position: int32(position), RowCount: rows,
 	})
 	if err != nil {
-		return postgres.Translate(fmt.Errorf("count the rows of package %s: %w", packageID, err))
+		return postgres.Translate(fmt.Errorf("record the row count of package %s: %w", packageID, err))
 	}
 	return nil
 }
 
-// DeletePackage removes a package with its files, those too that are being
-// added: who adds another finds no package.
+// DeletePackage deletes a package with its files. It waits for transactions that add
+// files; later ones find no package.
 func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) error {
 	if err := s.q.PackageLock(ctx, tx, queries.PackageLockParams{TenantID: tenantID, ID: id}); err != nil {
 		return postgres.Translate(fmt.Errorf("lock package %s: %w", id, err))
@@ -114,7 +114,7 @@ func (s *Store) DeletePackage(ctx context.Context, tx pgx.Tx, tenantID, id uuid.
 	return nil
 }
 
-// KnownPackages says which of the packages exist.
+// KnownPackages reports which of the packages exist.
 func (s *Store) KnownPackages(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -130,8 +130,8 @@ func (s *Store) KnownPackages(ctx context.Context, db queries.DBTX, tenantID uui
 	return known, nil
 }
 
-// Package returns the complete files of a package, in their order. An unknown
-// package is fault.NotFound.
+// Package returns the complete files of a package in order. An unknown package is
+// fault.NotFound.
 func (s *Store) Package(ctx context.Context, tenantID, id uuid.UUID) ([]Entry, error) {
 	known, err := s.KnownPackages(ctx, s.pool, tenantID, []uuid.UUID{id})
 	if err != nil {

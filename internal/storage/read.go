@@ -13,22 +13,22 @@ import (
 	"tranche/queries"
 )
 
-// File reads the bytes of an attachment from any place, one chunk at a time.
-// It is an io.ReadSeeker for one goroutine.
+// File reads the bytes of an attachment from any offset, one chunk at a time. It is an
+// io.ReadSeeker for one goroutine.
 type File struct {
 	Attachment
-	ctx        context.Context // of the whole reading: io.Reader has no place for one
+	ctx        context.Context // for all reads; io.Reader has no parameter for it
 	store      *Store
 	uploadID   uuid.UUID
 	chunkBytes int64
 	offset     int64
-	// chunk is the piece that holds chunkAt*chunkBytes; nil before the first read.
+	// chunk is the chunk at offset chunkAt*chunkBytes. It is nil before the first read.
 	chunk   []byte
 	chunkAt int64
 }
 
-// Open returns the bytes of an attachment; ctx bounds all the reading. One that
-// is unknown or not complete is fault.NotFound.
+// Open returns a reader of the bytes of an attachment. All reads use ctx. An unknown or
+// incomplete attachment is fault.NotFound.
 func (s *Store) Open(ctx context.Context, tenantID, id uuid.UUID) (*File, error) {
 	a, err := s.Get(ctx, tenantID, id)
 	if err != nil {
@@ -60,14 +60,14 @@ func (f *File) Read(p []byte) (int, error) {
 	}
 	within := f.offset - f.chunkAt*f.chunkBytes
 	if within >= int64(len(f.chunk)) {
-		return 0, fmt.Errorf("chunk %d of attachment %s is shorter than it was", f.chunkAt, f.ID)
+		return 0, fmt.Errorf("chunk %d of attachment %s is shorter than recorded", f.chunkAt, f.ID)
 	}
 	n := copy(p, f.chunk[within:])
 	f.offset += int64(n)
 	return n, nil
 }
 
-// Seek implements io.Seeker; it reads nothing.
+// Seek implements io.Seeker. It makes no query.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:

@@ -18,11 +18,11 @@ import (
 // addressTTL is how long a signed address is valid (decisions 6.1).
 const addressTTL = 15 * time.Minute
 
-// AddressPath is the path of signed addresses below the public one, the
-// attachment's id follows.
+// AddressPath is the path of signed addresses below the public URL. The attachment's id
+// follows it.
 const AddressPath = "/v1/stores/attachments/"
 
-// Action is what an address permits: the HTTP method.
+// Action is the HTTP method that an address permits.
 type Action string
 
 // The actions.
@@ -31,7 +31,7 @@ const (
 	ActionDownload Action = "GET"
 )
 
-// Grant is what a signed address permits its holder to do, until it expires.
+// Grant is the permission in a signed address.
 type Grant struct {
 	Action       Action
 	TenantID     uuid.UUID
@@ -42,15 +42,15 @@ type Grant struct {
 	ExpiresAt    time.Time
 }
 
-// Signer makes and checks signed addresses.
+// Signer creates and verifies signed addresses.
 type Signer struct {
 	key     []byte
 	baseURL string
 	clock   func() time.Time
 }
 
-// NewSigner returns a Signer of addresses below baseURL (PUBLIC_URL) under a
-// key of 256 bits that serves no other purpose.
+// NewSigner returns a Signer of addresses below baseURL (PUBLIC_URL). The key has 256
+// bits and no other use.
 func NewSigner(key []byte, baseURL string, clock func() time.Time) *Signer {
 	return &Signer{key: key, baseURL: strings.TrimSuffix(baseURL, "/"), clock: clock}
 }
@@ -65,14 +65,13 @@ const (
 	paramSignature   = "signature"
 )
 
-// UploadURL returns the address that takes the bytes of an attachment once,
-// and when it expires.
+// UploadURL returns the address for the upload of an attachment, and its expiry. The
+// address accepts the bytes once.
 func (s *Signer) UploadURL(a Attachment) (string, time.Time) {
 	return s.sign(a, ActionUpload, SizeMax)
 }
 
-// DownloadURL returns the address that gives the bytes of an attachment, and
-// when it expires.
+// DownloadURL returns the address for the download of an attachment, and its expiry.
 func (s *Signer) DownloadURL(a Attachment) (string, time.Time) {
 	return s.sign(a, ActionDownload, a.Size)
 }
@@ -94,15 +93,15 @@ func (s *Signer) sign(a Attachment, action Action, sizeMax int64) (string, time.
 	return s.baseURL + AddressPath + g.AttachmentID.String() + "?" + q.Encode(), g.ExpiresAt
 }
 
-// Verify returns what an address permits. One that was changed, that is for
-// another action, or that has expired is fault.Forbidden.
+// Verify returns the grant of an address. An address that was changed, is for another
+// action or has expired is fault.Forbidden.
 func (s *Signer) Verify(action Action, attachmentID string, q url.Values) (Grant, error) {
 	g, signature, ok := parse(action, attachmentID, q)
 	if !ok || !hmac.Equal(signature, s.mac(g)) {
-		return Grant{}, fault.New(fault.Forbidden, "the signature of this address is not valid")
+		return Grant{}, fault.New(fault.Forbidden, "the signature of this address is invalid")
 	}
 	if !s.clock().Before(g.ExpiresAt) {
-		return Grant{}, fault.New(fault.Forbidden, "this address has expired; ask for another one")
+		return Grant{}, fault.New(fault.Forbidden, "this address has expired; request another one")
 	}
 	return g, nil
 }
@@ -129,8 +128,8 @@ func parse(action Action, attachmentID string, q url.Values) (g Grant, signature
 	}, signature, true
 }
 
-// mac is over every member of the grant, each preceded by its length so that
-// no two grants read the same.
+// mac returns the MAC of all members of the grant. The length precedes each member, so
+// that no two grants have the same text.
 func (s *Signer) mac(g Grant) []byte {
 	h := hmac.New(sha256.New, s.key)
 	for _, part := range []string{

@@ -1,8 +1,7 @@
-// Package storage keeps the bytes of attachments in the database, the packages
-// that attachments form, and the signed addresses under which they are put and
-// fetched. Bytes are written once, in chunks, and seen by no one before they
-// are complete; no file is ever held in memory. It must not know HTTP, nor what
-// the files mean.
+// Package storage stores attachments and packages of attachments in the database, and
+// signs the addresses for their upload and download. The bytes of an attachment are
+// written once, in chunks, and are visible when they are complete. A file is never in
+// memory as a whole. The package must not know HTTP or the meaning of the files.
 package storage
 
 import (
@@ -28,13 +27,12 @@ import (
 const (
 	// SizeMax is the greatest length of an attachment in bytes.
 	SizeMax = 1 << 30
-	// chunkBytes is the length of the pieces that bytes are kept in; one is in
-	// memory for every upload and download.
+	// chunkBytes is the length of a stored chunk. Every upload and download has one chunk
+	// in memory.
 	chunkBytes = 512 << 10
-	// abandonedAfter is the age at which a file that did not come, or not as a
-	// whole, is removed. Its address has expired and the slowest permitted upload
-	// has ended long before; a package that is begun and not completed in that time
-	// is written anew.
+	// abandonedAfter is the age at which an incomplete file is deleted. Its address has
+	// expired and the slowest permitted upload has ended long before. A package that is
+	// not complete after that time is written again.
 	abandonedAfter    = 24 * time.Hour
 	extensionBytesMax = 16
 	fileNameBytesMax  = 255
@@ -44,18 +42,18 @@ const (
 type Attachment struct {
 	ID       uuid.UUID
 	TenantID uuid.UUID
-	// StoredName is what requests name it by: a UUID plus the extension.
+	// StoredName is its name in requests: a UUID plus the extension.
 	StoredName  string
 	FileName    string
 	ContentType string
 	CreatedAt   time.Time
-	// IsStored says that the bytes are complete; Size and SHA256 are set then.
+	// IsStored says that the bytes are complete. Then Size and SHA256 are set.
 	IsStored bool
 	Size     int64
 	SHA256   []byte
 }
 
-// Store keeps attachments and packages.
+// Store stores attachments and packages.
 type Store struct {
 	pool *pgxpool.Pool
 	q    *queries.Queries
@@ -66,9 +64,8 @@ func New(pool *pgxpool.Pool) *Store {
 	return &Store{pool: pool, q: queries.New()}
 }
 
-// Announce records an attachment whose bytes are still to come (Put), on db,
-// which may be a transaction that does more. The stored name ends like the
-// file's name.
+// Announce records an attachment; Put stores its bytes later. db may be the caller's
+// transaction. The stored name has the extension of the file's name.
 func (s *Store) Announce(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, fileName, contentType string) (Attachment, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -87,39 +84,39 @@ func (s *Store) Announce(ctx context.Context, db queries.DBTX, tenantID uuid.UUI
 	return a, nil
 }
 
-// What a statement of a sweep removes. An upload has its bytes with it.
+// Limits of one statement of a sweep. Deleting an upload deletes its bytes too.
 const (
 	sweepPartUploads = 100
 	sweepPartFiles   = 10_000
 )
 
-// Sweep removes, for all tenants, what broken uploads left behind a day ago, and
-// the files that were announced a day ago and never came. ctx is the system's.
+// Sweep deletes incomplete uploads and announced files without bytes that are older than
+// a day, for all tenants. ctx must be that of the system.
 func (s *Store) Sweep(ctx context.Context) error {
 	age := abandonedAfter.Seconds()
 	err := postgres.InPages(sweepPartUploads, func(uploadsMax int32) (int64, error) {
 		return s.q.SysAttachmentUploadDeleteAbandoned(ctx, s.pool, queries.SysAttachmentUploadDeleteAbandonedParams{OlderThanSeconds: age, UploadsMax: uploadsMax})
 	})
 	if err != nil {
-		return fmt.Errorf("remove abandoned uploads: %w", err)
+		return fmt.Errorf("delete abandoned uploads: %w", err)
 	}
 	err = postgres.InPages(sweepPartFiles, func(filesMax int32) (int64, error) {
 		return s.q.SysAttachmentDeleteAbandoned(ctx, s.pool, queries.SysAttachmentDeleteAbandonedParams{OlderThanSeconds: age, FilesMax: filesMax})
 	})
 	if err != nil {
-		return fmt.Errorf("remove announced files: %w", err)
+		return fmt.Errorf("delete announced files: %w", err)
 	}
 	return nil
 }
 
-// CheckFileName says what is wrong with the name of a file that somebody sends,
-// which others save under it; empty if nothing is.
+// CheckFileName returns the reason for which a caller's file name is invalid, or an empty
+// text. Other people save the file under this name.
 func CheckFileName(name string) (reason string) {
 	switch {
 	case strings.TrimSpace(name) == "":
 		return "must not be empty"
 	case len(name) > fileNameBytesMax:
-		return "has at most 255 bytes"
+		return "must have at most 255 bytes"
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
 		return "must not contain control characters"
 	case strings.ContainsAny(name, `/\`):
@@ -129,9 +126,8 @@ func CheckFileName(name string) (reason string) {
 	}
 }
 
-// extension returns the end of a file's name from its last dot on, or from the
-// one before where the last is .gz: .csv, .csv.gz. It is made of lower-case
-// letters, digits and dots, or empty.
+// extension returns the extension of a file name, such as .csv or .csv.gz. It has
+// lower-case letters, digits and dots only, or is empty.
 func extension(fileName string) string {
 	name := strings.ToLower(fileName)
 	ext := path.Ext(name)
@@ -145,8 +141,8 @@ func extension(fileName string) string {
 	return ext
 }
 
-// Get returns an attachment whether or not its bytes are complete. An unknown
-// one is fault.NotFound.
+// Get returns an attachment; its bytes may be incomplete. An unknown attachment is
+// fault.NotFound.
 func (s *Store) Get(ctx context.Context, tenantID, id uuid.UUID) (Attachment, error) {
 	row, err := s.q.AttachmentGet(ctx, s.pool, queries.AttachmentGetParams{TenantID: tenantID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -160,8 +156,8 @@ func (s *Store) Get(ctx context.Context, tenantID, id uuid.UUID) (Attachment, er
 
 func errUnknown() error { return fault.New(fault.NotFound, "there is no such attachment") }
 
-// Stored returns those of the named attachments whose bytes are complete, by
-// their stored names. Unknown names are absent.
+// Stored returns the named attachments whose bytes are complete, by stored name. The
+// result omits unknown names.
 func (s *Store) Stored(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, storedNames []string) (map[string]Attachment, error) {
 	if len(storedNames) == 0 {
 		return nil, nil
@@ -177,9 +173,8 @@ func (s *Store) Stored(ctx context.Context, db queries.DBTX, tenantID uuid.UUID,
 	return found, nil
 }
 
-// Delete removes an attachment and its bytes, on db, which may be a transaction
-// that does more. One that is part of a package cannot be removed; one that does
-// not exist is no error.
+// Delete deletes an attachment and its bytes. db may be the caller's transaction. An
+// attachment in a package cannot be deleted. An unknown attachment is no error.
 func (s *Store) Delete(ctx context.Context, db queries.DBTX, tenantID, id uuid.UUID) error {
 	if err := s.q.AttachmentDelete(ctx, db, queries.AttachmentDeleteParams{TenantID: tenantID, ID: id}); err != nil {
 		return postgres.Translate(fmt.Errorf("delete attachment %s: %w", id, err))

@@ -16,11 +16,10 @@ import (
 	"tranche/queries"
 )
 
-// Writer writes the bytes of one attachment, chunk by chunk, each its own
-// statement. They become the attachment's with Complete; until then they are
-// seen by no one.
+// Writer writes the bytes of one attachment, with one statement per chunk. Complete makes
+// them visible as the bytes of the attachment.
 type Writer struct {
-	ctx        context.Context // of the whole writing: io.Writer has no place for one
+	ctx        context.Context // for all writes; io.Writer has no parameter for it
 	store      *Store
 	attachment Attachment
 	uploadID   uuid.UUID
@@ -30,7 +29,7 @@ type Writer struct {
 	hash       hash.Hash
 }
 
-// newWriter begins to write the bytes of an attachment, on db.
+// newWriter begins an upload of an attachment on db.
 func (s *Store) newWriter(ctx context.Context, db queries.DBTX, a Attachment) (*Writer, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *Store) newWriter(ctx context.Context, db queries.DBTX, a Attachment) (*
 	return &Writer{ctx: ctx, store: s, attachment: a, uploadID: id, hash: sha256.New()}, nil
 }
 
-// Write takes bytes and stores every chunk that is full.
+// Write buffers bytes and stores every full chunk.
 func (w *Writer) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -76,7 +75,7 @@ func (w *Writer) flush() error {
 		return postgres.Translate(fmt.Errorf("store chunk %d of attachment %s: %w", w.position, w.attachment.ID, err))
 	}
 	if n == 0 {
-		return fault.New(fault.Conflict, "the upload took too long, or the attachment was removed meanwhile; nothing was stored")
+		return fault.New(fault.Conflict, "the upload took too long, or the attachment was deleted in the meantime; nothing was stored")
 	}
 	w.size += int64(len(w.buffer))
 	w.position++
@@ -84,9 +83,9 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// Complete stores the last chunk and makes the bytes the attachment's, on db,
-// which may be a transaction that does more. The answer is false when another
-// writer was first; the bytes are then to be discarded.
+// Complete stores the last chunk and makes the bytes visible as those of the attachment.
+// db may be the caller's transaction. Complete returns false if another writer was first;
+// the caller must then call Discard.
 func (w *Writer) Complete(ctx context.Context, db queries.DBTX) (bool, error) {
 	if err := w.flush(); err != nil {
 		return false, err
@@ -101,15 +100,14 @@ func (w *Writer) Complete(ctx context.Context, db queries.DBTX) (bool, error) {
 	return n == 1, nil
 }
 
-// Flush stores what is buffered as the last chunk and returns the length and
-// the SHA-256 of everything written; nothing may be written after it.
+// Flush stores the buffer as the last chunk and returns the length and the SHA-256 of all
+// bytes. The caller must not write after Flush.
 func (w *Writer) Flush() (size int64, sum []byte, err error) {
 	err = w.flush()
 	return w.size, w.hash.Sum(nil), err
 }
 
-// Discard removes what was written, unless it is complete. It works on even
-// when ctx has ended.
+// Discard deletes the chunks of an incomplete upload. It also works if ctx has ended.
 func (w *Writer) Discard(ctx context.Context) error {
 	err := w.store.q.AttachmentUploadDelete(context.WithoutCancel(ctx), w.store.pool, queries.AttachmentUploadDeleteParams{
 		TenantID: w.attachment.TenantID, ID: w.uploadID,
@@ -120,17 +118,17 @@ func (w *Writer) Discard(ctx context.Context) error {
 	return nil
 }
 
-// Put stores the bytes of an attachment. The first complete Put wins and is
-// immutable; the same bytes again are no error, others are fault.Conflict. A
-// source that ends before length bytes is fault.Invalid and leaves nothing.
-// Other errors of the source are returned as they are.
+// Put stores the bytes of an attachment. The first complete Put wins, and its bytes are
+// immutable. Another Put of the same bytes succeeds; other bytes are fault.Conflict. If
+// the source ends before length bytes, Put stores nothing and returns fault.Invalid.
+// Other errors of the source are returned unchanged.
 func (s *Store) Put(ctx context.Context, tenantID, id uuid.UUID, length int64, source io.Reader) (Attachment, error) {
 	a, err := s.Get(ctx, tenantID, id)
 	if err != nil {
 		return Attachment{}, err
 	}
 	if length > SizeMax {
-		return Attachment{}, fault.New(fault.TooLarge, "an attachment has at most %d bytes", int64(SizeMax))
+		return Attachment{}, fault.New(fault.TooLarge, "an attachment must have at most %d bytes", int64(SizeMax))
 	}
 	if a.IsStored {
 		return a, same(a, length, source)
@@ -166,7 +164,7 @@ func (w *Writer) put(length int64, source io.Reader) (won bool, err error) {
 	return w.Complete(w.ctx, w.store.pool)
 }
 
-// same reports whether the bytes of the source are the attachment's.
+// same returns an error unless the source has the bytes of the attachment.
 func same(a Attachment, length int64, source io.Reader) error {
 	if length != a.Size {
 		return immutable()
@@ -185,9 +183,9 @@ func same(a Attachment, length int64, source io.Reader) error {
 }
 
 func short() error {
-	return fault.New(fault.Invalid, "the body ended before the length that was announced; nothing was stored")
+	return fault.New(fault.Invalid, "the body is shorter than its Content-Length; nothing was stored")
 }
 
 func immutable() error {
-	return fault.New(fault.Conflict, "the attachment has been uploaded with other bytes and can not be changed; ask for another upload address")
+	return fault.New(fault.Conflict, "the attachment was uploaded with other bytes and cannot be changed; request another upload address")
 }

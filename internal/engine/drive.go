@@ -14,14 +14,14 @@ import (
 	"tranche/internal/workflow"
 )
 
-// errTaskTimeout ends the context of a task whose timeoutMs is over.
+// errTaskTimeout is the cause with which the context of a task ends after its timeoutMs.
 var errTaskTimeout = errors.New("the task took longer than its timeoutMs")
 
 // signalPoll is how often a drive that is busy otherwise looks for signals.
 const signalPoll = time.Second
 
-// drive is one use of Drive. Only effects run beside it, where there are several,
-// and they share nothing with it but the channel of their reports.
+// drive is one call of Drive. If several effects run at once, each has a goroutine that
+// shares only the channel of reports with the drive.
 type drive struct {
 	*Runner
 	run        *Run
@@ -34,7 +34,7 @@ type drive struct {
 	reports    chan event     // of the effects
 	effects    []*effect      // those that run
 	ready      []action       // effects that begin once a state that says so is durable
-	over       chan struct{}  // closed when nobody reads reports any more
+	over       chan struct{}  // closed when the drive stops reading reports
 	alone      func() event   // the one effect that begins, which needs no goroutine of its own
 	storedWait time.Time      // the wait that the last checkpoint holds
 	measured   int            // bytes of results that the state held when all were measured
@@ -95,7 +95,7 @@ func (d *drive) step(ctx context.Context, action action) event {
 	return d.ask(ctx, action, scope)
 }
 
-// ask evaluates what decides on a task: its condition, or what it repeats.
+// ask evaluates the condition of a task, the items of a for-each or the until of a loop.
 func (d *drive) ask(ctx context.Context, action action, scope *scope) (report event) {
 	i, task := action.Task, scope.graph.Tasks[action.Task]
 	report = event{In: action.In, Task: i}
@@ -125,8 +125,8 @@ func (d *drive) ask(ctx context.Context, action action, scope *scope) (report ev
 	return report
 }
 
-// enter gives the scope of an action's graph. It is nil where the run cannot
-// begin, and the event says why.
+// enter returns the scope of an action's graph. If the run cannot begin, the scope is nil
+// and the event holds the reason.
 func (d *drive) enter(ctx context.Context, action action) (*scope, event) {
 	scope, err := d.scope(ctx, action.In)
 	if err != nil {
@@ -135,8 +135,8 @@ func (d *drive) enter(ctx context.Context, action action) (*scope, event) {
 	return scope, event{}
 }
 
-// collect keeps the effects that are to begin, and returns what is waited for: the
-// zero action for nothing.
+// collect adds the effects to those that begin next. It returns the wait among the
+// actions, or the zero action.
 func (d *drive) collect(actions []action) (wait action) {
 	if n := len(actions); n > 0 && actions[n-1].Kind == actionWait {
 		actions, wait = actions[:n-1], actions[n-1]
@@ -175,7 +175,7 @@ func (d *drive) begin(ctx context.Context, wait action) (wakeAt time.Time, suspe
 		poll := d.now()
 		if len(effects) == 0 {
 			poll = poll.Add(signalPoll)
-		} // else what is ready came first, and signals have not been looked for
+		} // with effects, signals have not been read yet: poll at once
 		if poll.Before(wakeAt) {
 			wakeAt = poll
 		}
@@ -183,7 +183,7 @@ func (d *drive) begin(ctx context.Context, wait action) (wakeAt time.Time, suspe
 	return wakeAt, false, nil
 }
 
-// start runs an effect beside the drive.
+// start runs an effect in a goroutine of its own.
 func (d *drive) start(ctx context.Context, action action) {
 	if d.reports == nil {
 		d.reports, d.over = make(chan event), make(chan struct{})
@@ -194,8 +194,9 @@ func (d *drive) start(ctx context.Context, action action) {
 	d.goroutines.Go(func() { d.send(run()) })
 }
 
-// prepare gives an effect the values of now; what it returns may run beside the
-// drive, within the time limits of task and execution.
+// prepare binds an effect to the current values of its expressions. The function that it
+// returns is safe to run concurrently with the drive. It keeps to the time limits of the
+// task and of the execution.
 func (d *drive) prepare(ctx context.Context, action action) (run func() event) {
 	scope, refusal := d.enter(ctx, action)
 	if scope == nil {
@@ -237,9 +238,8 @@ func (d *drive) send(event event) {
 	}
 }
 
-// wait returns what happens next: an effect's report, or that time has passed.
-// An effect that nothing runs beside is run here, which spares two switches of
-// goroutines and a timer.
+// wait returns the next event: the report of an effect, or a timer. A single effect runs
+// in the goroutine of the drive, which saves two switches of goroutines and a timer.
 func (d *drive) wait(ctx context.Context, wakeAt time.Time) event {
 	if run := d.alone; run != nil {
 		d.alone = nil
@@ -283,8 +283,7 @@ func (d *drive) ended(event event) {
 	})
 }
 
-// end stops effects that still run, which report to nobody any more, and waits
-// for them.
+// end cancels the effects that still run and waits for them. Their reports are dropped.
 func (d *drive) end() {
 	for _, e := range d.effects {
 		e.cancel()
@@ -295,8 +294,8 @@ func (d *drive) end() {
 	}
 }
 
-// stop cancels the effects within stopped runs, whose reports nobody will read,
-// drops those that have not begun, and returns the other actions.
+// stop cancels the effects within stopped runs and drops those that have not begun. It
+// returns the other actions.
 func (d *drive) stop(actions []action) []action {
 	for len(actions) > 0 && actions[0].Kind == actionStop {
 		run := actions[0].In
@@ -311,7 +310,7 @@ func (d *drive) stop(actions []action) []action {
 	return actions
 }
 
-// call runs a program and reports what came of it.
+// call runs a program and returns the event that reports its result.
 func (d *drive) call(ctx context.Context, action action, scope *scope, call *workflow.Call) (report event) {
 	task := scope.graph.Tasks[action.Task]
 	report = event{Kind: eventCompleted, In: action.In, Task: action.Task}
@@ -325,7 +324,8 @@ func (d *drive) call(ctx context.Context, action action, scope *scope, call *wor
 	return report
 }
 
-// settle times an event. A panic of what gave it fails the task: an internal error.
+// settle sets the time of an event. A panic becomes a failure of the task with an internal
+// error.
 func (d *drive) settle(ctx context.Context, task *workflow.Task, event *event) {
 	if cause := recover(); cause != nil {
 		event.Kind, event.Err = eventFailed, d.taskError(ctx, task, fault.Panicked(cause))
@@ -333,8 +333,8 @@ func (d *drive) settle(ctx context.Context, task *workflow.Task, event *event) {
 	event.At = d.now()
 }
 
-// taskError turns an error into what the workflow sees of it. What nobody
-// outside may see is logged.
+// taskError returns the error that the workflow sees. An unexpected error is logged and
+// hidden from callers.
 func (d *drive) taskError(ctx context.Context, task *workflow.Task, err error) *workflow.TaskError {
 	if own, ok := errors.AsType[*workflow.TaskError](err); ok {
 		return own

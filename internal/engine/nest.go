@@ -27,7 +27,7 @@ const (
 	codeSignal      = "SIGNAL_TIMEOUT" // no signal in time
 )
 
-// Phase says what a task with nested runs is at.
+// Phase is the step of a task with nested runs.
 type Phase string
 
 // The phases.
@@ -66,7 +66,7 @@ type Frame struct {
 	Tally       Tally               `json:"tally,omitzero"`
 }
 
-// Tally is what ended nested runs add to the outcome of the execution.
+// Tally counts the results of ended nested runs for the outcome of the execution.
 type Tally struct {
 	TasksCompleted int               `json:"tasksCompleted,omitempty"`
 	TasksFailed    int               `json:"tasksFailed,omitempty"`
@@ -103,7 +103,7 @@ func (n *Nested) frame(index int) *Frame {
 	return nil
 }
 
-// open returns the run of that index if it goes on.
+// open returns the run of that index if it has not ended.
 func (n *Nested) open(index int) *Frame {
 	frame := n.frame(index)
 	if frame == nil || frame.Status != StatusRunning {
@@ -139,8 +139,8 @@ func (s *step) reach(in place) (step, bool) {
 	return at, true
 }
 
-// enter begins a task with nested runs, or goes on with one that an earlier
-// attempt of the execution left.
+// enter begins a task with nested runs, or resumes one from an earlier attempt of the
+// execution.
 func (s *step) enter(i int) {
 	s.run(i)
 	t, task := &s.tasks[i], s.graph.Tasks[i]
@@ -216,7 +216,7 @@ func (s *step) fill(i int) {
 	}
 }
 
-// resumes goes on with a run that an earlier attempt of the execution left.
+// resumes continues a run of an earlier attempt of the execution.
 func (s *step) resumes(i int, frame *Frame) {
 	n := s.tasks[i].Nested
 	frame.Status, n.Open = StatusRunning, append(n.Open, frame.Index)
@@ -225,9 +225,9 @@ func (s *step) resumes(i int, frame *Frame) {
 	inner.settleAll()
 }
 
-// advance looks at a task whose nested runs go on. It returns the step without
-// effects that is next in them, if there is one, and whether the task moved, so
-// that its graph has to be looked at again.
+// advance moves on a task with open nested runs. It returns the next step without effects
+// in those runs, if there is one, and whether the task changed, so that its graph must be
+// examined again.
 func (s *step) advance(i int) (next action, found, moved bool) {
 	n := s.tasks[i].Nested
 	switch n.Phase {
@@ -257,7 +257,7 @@ func (s *step) advance(i int) (next action, found, moved bool) {
 	return action{}, false, false
 }
 
-// result is what a nested graph gave that has come to its end.
+// result returns the output or the error of a nested graph that has ended.
 func (s *step) result() (any, *workflow.TaskError) {
 	last := decisive(s.graph, s.tasks)
 	if last < 0 {
@@ -324,7 +324,7 @@ func (s *step) refuse(event *event) {
 	}
 }
 
-// forget drops what nobody needs of a completed run.
+// forget drops the parts of a completed run that are not read again.
 func (f *Frame) forget() {
 	if f.Index >= runsShownMax {
 		f.Tasks = nil
@@ -334,8 +334,8 @@ func (f *Frame) forget() {
 	}
 }
 
-// collect completes a for-each whose runs are over: its result is theirs in
-// the order of the items.
+// collect completes a for-each whose runs have ended. The result is the list of their
+// results in the order of the items.
 func (s *step) collect(i int) {
 	n := s.tasks[i].Nested
 	outputs := make([]any, len(n.Frames))
@@ -393,7 +393,7 @@ func (s *step) stopRuns(i int, status Status) {
 	n.Open, n.Phase = nil, PhaseRuns
 }
 
-// stop ends what runs or waits in a nested graph.
+// stop ends all running and waiting tasks of a nested graph.
 func (s *step) stop(status Status) {
 	running := false
 	for i := range s.tasks {
@@ -463,7 +463,7 @@ func pathOf(plan *workflow.Plan, in place, i int) string {
 	return prefix + graph.Tasks[i].ID
 }
 
-// runName is what the paths within one run of a task begin with.
+// runName is the prefix of all paths within one run of a task.
 func runName(task *workflow.Task, index int) string {
 	if task.Nest.Kind == workflow.NestOnce {
 		return task.ID + "."

@@ -10,16 +10,16 @@ import (
 	"tranche/internal/workflow"
 )
 
-// eventKind says what happened.
+// eventKind is the kind of an event.
 type eventKind int
 
 // The kinds of events.
 const (
-	eventStarted   eventKind = iota // the execution begins, or another process goes on with it
+	eventStarted   eventKind = iota // the execution begins, or another process resumes it
 	eventAdmitted                   // the task's when is true
 	eventPassed                     // the task's when is false
-	eventCompleted                  // the task gave Result, or its signal came
-	eventFailed                     // the task gave Err
+	eventCompleted                  // the task returned Result, or its signal arrived
+	eventFailed                     // the task returned Err
 	eventItems                      // the task's items are Count
 	eventTested                     // the task's until is Met
 	eventRefused                    // the run at In cannot begin, for Err
@@ -37,12 +37,12 @@ type event struct {
 	Count  int
 	Met    bool
 	At     time.Time
-	// Signals are the payloads that have come for waits whose time is over, by path,
-	// where the execution begins or time has passed.
+	// Signals are the payloads, by path, that have arrived for waits whose time is over.
+	// They are set when the execution begins and when a timer fires.
 	Signals map[string]any
 }
 
-// actionKind says what is to be done.
+// actionKind is the kind of an action.
 type actionKind int
 
 // The kinds of actions.
@@ -51,11 +51,11 @@ const (
 	actionRun                     // run the task's program
 	actionItems                   // evaluate the task's items
 	actionTest                    // evaluate the task's until
-	actionStop                    // stop what runs in the run at In
+	actionStop                    // stop the tasks of the run at In
 	actionWait                    // report a timer at At, and a signal that comes
 )
 
-// action is what is to be done next.
+// action is one thing to do next.
 type action struct {
 	Kind actionKind
 	In   place // where the task's graph is
@@ -66,16 +66,15 @@ type action struct {
 	Signal bool
 }
 
-// next applies an event to the state and says what is to be done, in buffer. It
-// reads no clock and has no memory but the state.
+// next applies an event to the state and returns the actions to take, in buffer. It reads
+// no clock and keeps nothing outside the state.
 //
-// A step without effects (a when, a program that reaches nothing outside) is
-// asked for alone, lowest position first, and answered before anything else
-// happens; only when none is left do effects begin or does the execution end.
-// So among ends and failures that compete without effects the earlier in
-// tasks wins (decisions 4.5). Only stops come before such a step. Nested graphs
-// follow the same rules; the step that is next in a task's runs is that of the
-// first run that has one.
+// A step without effects is a when, or a program that reaches nothing outside. next asks
+// for one such step at a time, lowest position first, and takes its result before anything
+// else happens. Effects begin, and the execution ends, only if no such step is left. So if
+// an end and a failure without effects compete, the earlier one in tasks wins (decisions
+// 4.5). Only stops precede such a step. Nested graphs follow the same rules: the next step
+// of a task's runs is that of the first run that has one.
 func next(plan *workflow.Plan, state *State, event *event, buffer *actionBuffer) []action {
 	if state.Ended() {
 		return nil
@@ -146,7 +145,7 @@ func (s *step) report(event *event) {
 	}
 }
 
-// start begins an execution, or goes on with one whose process died.
+// start begins an execution, or resumes one whose process died.
 func (s *step) start(signals map[string]any) {
 	s.state.Status = StatusRunning
 	if s.state.StartedAt.IsZero() {
@@ -160,7 +159,7 @@ func (s *step) start(signals map[string]any) {
 	s.settleAll()
 }
 
-// restart makes what ran when a process died run again, as the same attempt.
+// restart runs the tasks again that ran when a process died, as the same attempt.
 func (s *step) restart() {
 	for i := range s.tasks {
 		t := &s.tasks[i]
@@ -178,9 +177,9 @@ func (s *step) restart() {
 	}
 }
 
-// wake goes on with what has waited long enough, and ends what has run too long. A
-// wait whose signal came has it, however late that is seen: it was taken. prefix is of
-// the paths in the graph.
+// wake resumes tasks whose wait is over and ends tasks whose time is over. If the signal
+// of a wait has arrived, the wait completes even if its time is over. prefix begins the
+// paths of the graph.
 func (s *step) wake(prefix string, signals map[string]any) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
@@ -215,7 +214,7 @@ func (s *step) complete(i int, result workflow.Result) {
 	t, task := &s.tasks[i], s.graph.Tasks[i]
 	if !result.WaitUntil.IsZero() {
 		t.Status, t.WakeAt = StatusWaiting, result.WaitUntil
-		t.Attempt-- // it goes on with the same one
+		t.Attempt-- // the attempt stays the same
 		return
 	}
 	t.Status, t.CompletedAt = StatusCompleted, s.at
@@ -321,7 +320,7 @@ func (s *step) passOver(i int) {
 
 func (s *step) do(action action) { s.buffer.actions = append(s.buffer.actions, action) }
 
-// decide says what is to be done in the state that the event led to.
+// decide adds the actions that follow from the new state.
 func (s *step) decide() {
 	if s.state.Ended() {
 		return
@@ -356,7 +355,7 @@ func (s *step) survey(late bool) (next action, found, over bool) {
 			return action{Kind: actionCheck, In: s.in, Task: i}, true, false
 		case t.Ready && !late && task.Nest != nil:
 			s.enter(i)
-			i, ended, busy, later = -1, false, false, false // it may have moved what comes before it
+			i, ended, busy, later = -1, false, false, false // an earlier task may have changed
 		case t.Ready && !late && task.Wait != nil:
 			s.await(i)
 			busy = true
@@ -386,7 +385,7 @@ func (s *step) survey(late bool) (next action, found, over bool) {
 	return action{}, false, ended || !busy
 }
 
-// release lets the tasks that come later have their turn.
+// release makes the tasks ready that were postponed until the sources had run.
 func (s *step) release() {
 	for i := range s.tasks {
 		s.tasks[i].Later = false
@@ -394,7 +393,7 @@ func (s *step) release() {
 	s.settleAll()
 }
 
-// effects begins every effect that is ready, and notes what is waited for.
+// effects begins every effect that is ready, and records the earliest wait.
 func (s *step) effects(wait *action) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
@@ -438,7 +437,7 @@ func (s *step) begin(t *TaskState) {
 	}
 }
 
-// finish ends an execution whose graph has come to an end.
+// finish ends an execution whose graph has ended.
 func (s *step) finish() {
 	status := StatusCompleted
 	if last := decisive(s.graph, s.tasks); last >= 0 {
@@ -449,8 +448,8 @@ func (s *step) finish() {
 	s.end(status)
 }
 
-// end gives the execution its final status and ends what runs or waits. Nothing is
-// left to be done: what was to be stopped by itself ends with the drive.
+// end sets the final status of the execution and ends all running and waiting tasks. No
+// actions remain: the drive stops the effects when it ends.
 func (s *step) end(status Status) {
 	stopped := StatusCancelled
 	if status == StatusTimeout {

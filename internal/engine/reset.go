@@ -9,12 +9,11 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Reset makes an ended state ready for a retry of the execution (decisions
-// 5.7): it counts the attempt, keeps what completed or was rightly skipped, and
-// resets every other task with its descendants; after an end with failed,
-// everything. Of the tasks that are reset, those in skip will be passed over.
-// It returns the ids of the tasks that are passed over and of those that may
-// run again. An unknown id is fault.Invalid, and the state is as it was.
+// Reset prepares an ended state for a retry of the execution (decisions 5.7). It counts
+// the attempt, keeps tasks that completed or were skipped by their condition, and resets
+// all others with their descendants. After an end with status failed it resets every task.
+// Reset tasks in skip will be skipped. Reset returns the ids of the skipped tasks and of
+// those that may run again. An unknown id is fault.Invalid and leaves the state unchanged.
 func Reset(plan *workflow.Plan, state *State, skip []string) (skipped, resumed []string, err error) {
 	skips := make([]bool, len(state.Tasks))
 	var unknown []fault.Detail
@@ -86,10 +85,9 @@ func (r resetter) reset(graph *workflow.Graph, tasks []TaskState) []int {
 	return reset
 }
 
-// anew is the state of a task that an attempt decides once more from its
-// beginning. The KeyAttempt of one whose call was answered is that of the
-// attempt, and never one that the task has had, though an attempt that is put
-// off is counted again.
+// anew returns the state of a task that an attempt decides again from its beginning. If
+// its call was answered, KeyAttempt becomes the number of the attempt. The task has never
+// had that number, even if a postponed attempt is counted again.
 func (t *TaskState) anew(attempt int) TaskState {
 	after := TaskState{Status: StatusPending, KeyAttempt: t.KeyAttempt}
 	if t.Answered || t.Nested != nil {
@@ -98,8 +96,8 @@ func (t *TaskState) anew(attempt int) TaskState {
 	return after
 }
 
-// resume keeps the completed runs of a task and resets the others, so that the
-// task goes on where it ended. It reports whether it can.
+// resume keeps the completed runs of a task and resets the others, so that the task
+// continues from where it ended. It reports whether that is possible.
 func (r resetter) resume(task *workflow.Task, t *TaskState) bool {
 	n := t.Nested
 	if n == nil || r.plan.NestedGraph(task.Nest) == nil {
@@ -123,8 +121,8 @@ func (r resetter) resume(task *workflow.Task, t *TaskState) bool {
 	return len(n.Frames) > 0
 }
 
-// toReset marks what a retry decides anew. An end is always among it, because
-// it would end the execution at once.
+// toReset marks the tasks that a retry decides again. It always marks an end task, which
+// would end the execution at once.
 func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
 	again := make([]bool, len(tasks))
 	everything := slices.ContainsFunc(tasks, func(t TaskState) bool { return t.End != nil && t.End.Failed })
@@ -137,7 +135,7 @@ func toReset(graph *workflow.Graph, tasks []TaskState) []bool {
 	return again
 }
 
-// spread marks what the marked tasks lead to, by next and on from there.
+// spread marks all tasks that next reaches from the marked ones.
 func spread(marks []bool, next func(i int) []int) {
 	var queue []int
 	for i := range marks {

@@ -6,14 +6,14 @@ import (
 	"tranche/internal/workflow"
 )
 
-// ResetSources makes a completed state ready for another attempt of the data
-// sources that failed in it (decisions 6.9): it counts the attempt and resets
-// those tasks with their descendants, what was broken off, and every end. Everything
-// else keeps its result, a failure of another task that was handled too. A task in
-// whose nested runs a source failed runs again as a whole.
+// ResetSources prepares a completed state for another attempt of the data sources that
+// failed in it (decisions 6.9). It counts the attempt. It resets those tasks with their
+// descendants, interrupted tasks, and every end. Everything else keeps its result, also a
+// handled failure of another task. If a source failed in the nested runs of a task, the
+// whole task runs again.
 //
-// The sources are asked before all others, as in a first run in which they took
-// longest: an end that does not wait for them would end the execution at once.
+// The sources run before all other tasks, as if they had taken longest in the first run.
+// Otherwise an end that does not wait for them would end the execution at once.
 func ResetSources(plan *workflow.Plan, state *State) {
 	state.Attempt++
 	state.Status = StatusPending
@@ -25,7 +25,7 @@ func ResetSources(plan *workflow.Plan, state *State) {
 		again[i] = first[i] || t.End != nil || !t.decided(task) || t.Status == StatusSkipped && t.Skip
 	}
 	spread(again, func(i int) []int { return plan.Graph.Tasks[i].Targets })
-	spread(first, func(i int) []int { return plan.Graph.Tasks[i].Sources }) // what leads to them
+	spread(first, func(i int) []int { return plan.Graph.Tasks[i].Sources }) // the tasks that lead to them
 	for i := range state.Tasks {
 		if again[i] {
 			state.Tasks[i] = state.Tasks[i].anew(state.Attempt)

@@ -15,14 +15,14 @@ import (
 // waitMax is the longest wait that is timed in process (decisions 4.3).
 const waitMax = 5 * time.Second
 
-// ErrCancelled is the cause with which a context is cancelled when the
-// execution itself is cancelled; Drive then gives an outcome, while any other
-// end of the context leaves the state as it was last stored.
+// ErrCancelled is the cause of a context that ends because the execution is cancelled.
+// Drive then returns an outcome. If a context ends for another cause, the state stays as
+// it was last stored.
 var ErrCancelled = errors.New("the execution was cancelled")
 
 // Runner drives executions. It is safe for concurrent use.
 type Runner struct {
-	// Clock gives the time; required.
+	// Clock returns the time; required.
 	Clock func() time.Time
 	// Log takes errors that callers do not see; required.
 	Log *slog.Logger
@@ -34,42 +34,42 @@ type Run struct {
 	State     *State
 	Input     any
 	Custom    any                   // customInput of a batch
-	Execution *expression.Execution // what expressions see of it
+	Execution *expression.Execution // the execution as expressions see it
 	// Signals returns the payloads of the signals that have come, by the path of
 	// the wait that each is for; nil where no signal can come.
 	Signals func(ctx context.Context) (map[string]any, error)
-	// CallbackURL gives the address that answers the wait at a path of the
-	// execution (each[3].approve); nil where there is none.
+	// CallbackURL returns the address that answers the wait at a path of the execution,
+	// for example each[3].approve. It is nil if there is none.
 	CallbackURL func(path string) (string, error)
-	// AcquireMemory is that of the execution's calls (workflow.Call); may be nil. Effects
-	// that run beside each other call it at the same time.
+	// AcquireMemory is passed to the execution's calls (workflow.Call); may be nil.
+	// Concurrent effects call it concurrently.
 	AcquireMemory func(ctx context.Context, bytes int)
 }
 
 // Verdict is how far Drive got.
 type Verdict struct {
 	Outcome *Outcome // nil: suspended
-	// WakeAt is when a suspended execution goes on: nothing but a signal can
-	// happen before, and it is more than waitMax away.
+	// WakeAt is the time at which a suspended execution resumes. Until then only a signal
+	// can change it. It is more than waitMax away.
 	WakeAt time.Time
 }
 
 // Checkpoint makes a state durable. It must not keep the state.
 type Checkpoint func(ctx context.Context, state *State) error
 
-// Drive runs an execution until it ends or nothing can happen for longer than
-// waitMax. Running tasks in the state, left by a process that died, run again
-// with the same idempotency keys.
+// Drive runs an execution until it ends, or until nothing can happen for longer than
+// waitMax. Tasks that a dead process left running run again with the same idempotency
+// keys.
 //
-// checkpoint is called before effects begin, once for all that begin together,
-// and before a wait in process; it may be nil where the plan has no effects. Its
-// error ends the drive: what runs is cancelled and the error returned. Before a
-// suspended verdict it is not called: the caller stores the state together with
-// the job that goes on.
+// Drive calls checkpoint before effects begin, once for all that begin together, and
+// before it waits in process. checkpoint may be nil if the plan has no effects. If
+// checkpoint fails, Drive cancels the running tasks and returns the error. Drive does not
+// call it before a suspended verdict: the caller stores the state in one transaction with
+// the job that resumes the execution.
 //
-// If ctx ends, Drive stops what runs and returns the cause, unless that is
-// ErrCancelled. A panic of its own is an error too: who holds the execution has to
-// let go of it.
+// If ctx ends, Drive cancels the running tasks and returns the cause. For the cause
+// ErrCancelled it returns an outcome. A panic in Drive is returned as an error; the caller
+// must then release the execution's lease.
 func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (verdict Verdict, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -93,7 +93,7 @@ func (r *Runner) Drive(ctx context.Context, run *Run, checkpoint Checkpoint) (ve
 			}
 			latest = event{Kind: eventCancelled, At: r.now()}
 		}
-		if err := d.heed(ctx, &latest); err != nil {
+		if err := d.addSignals(ctx, &latest); err != nil {
 			return Verdict{}, err
 		}
 		d.bound(&latest)

@@ -13,11 +13,12 @@ import (
 	"tranche/internal/workflow"
 )
 
-// codeInput is the failure of a sub-workflow whose input does not match its schema.
+// codeInput is the code of a sub-workflow's failure if its input does not match its
+// schema.
 const codeInput = "INPUT_SCHEMA_MISMATCH"
 
-// scope is what the expressions of one graph on its way see: the execution's
-// own graph, or one run of a nested one.
+// scope holds the values that the expressions of one running graph see. The graph is the
+// execution's own, or one run of a nested graph.
 type scope struct {
 	outer  *scope
 	graph  *workflow.Graph
@@ -41,7 +42,7 @@ func unread(graph *workflow.Graph) []int {
 	return read
 }
 
-// readTasks gives the expressions what the tasks decided meanwhile gave.
+// readTasks adds the results of tasks that have been decided since the last call.
 func (s *scope) readTasks() {
 	waiting := s.unread[:0]
 	for _, i := range s.unread {
@@ -62,8 +63,8 @@ func (s *scope) readTasks() {
 	s.unread = waiting
 }
 
-// itemsOf gives the items of a for-each. They depend on nothing but what is
-// recorded, so they are evaluated again after a crash instead of stored.
+// itemsOf returns the items of a for-each. They depend only on stored values, so they are
+// evaluated again after a crash instead of stored.
 func (s *scope) itemsOf(i int) ([]any, error) {
 	if items, known := s.items[i]; known {
 		return items, nil
@@ -85,7 +86,7 @@ func (s *scope) itemsOf(i int) ([]any, error) {
 	return items, nil
 }
 
-// atMember names the member of a task's config whose expression failed.
+// atMember adds the name of the config's member to the error of its expression.
 func atMember(member string, err error) error {
 	failed, ok := errors.AsType[*expression.Error](err)
 	if !ok {
@@ -116,7 +117,7 @@ func (d *drive) graph(in place) *workflow.Graph {
 	return graph
 }
 
-// scope returns the scope of a run that goes on. The error says why it cannot.
+// scope returns the scope of an open run. The error says why the run cannot continue.
 func (d *drive) scope(ctx context.Context, in place) (*scope, *workflow.TaskError) {
 	at := &d.root
 	for _, run := range in {
@@ -225,7 +226,7 @@ func (d *drive) addressed(s *scope) {
 
 // signal returns the event of a signal that a waiting task has got.
 func (d *drive) signal(ctx context.Context, wait action) (event, bool, error) {
-	if !wait.Signal || d.run.Signals == nil || len(d.ready) > 0 { // what is ready begins first
+	if !wait.Signal || d.run.Signals == nil || len(d.ready) > 0 { // effects that are ready begin first
 		return event{}, false, nil
 	}
 	payloads, err := d.run.Signals(ctx)
@@ -242,9 +243,8 @@ func (d *drive) signal(ctx context.Context, wait action) (event, bool, error) {
 	return event{}, false, nil
 }
 
-// heed adds the signals that have come to an event with which the time of a wait is
-// over.
-func (d *drive) heed(ctx context.Context, event *event) (err error) {
+// addSignals adds the arrived signals to an event that ends the time of a wait.
+func (d *drive) addSignals(ctx context.Context, event *event) (err error) {
 	if event.Kind != eventStarted && event.Kind != eventTimer || d.run.Signals == nil || !d.run.Plan.Waits() {
 		return nil
 	}

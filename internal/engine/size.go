@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// stateBytesMax is the most that the results of an execution's tasks may
-	// hold together, about as many bytes as they have as JSON. Each result is
-	// bounded by its evaluation or answer; this bounds what a graph of many
-	// keeps in memory and has to store.
+	// stateBytesMax bounds the results of an execution's tasks together, in bytes of JSON.
+	// Each single result is bounded by its evaluation or its response. This limit bounds
+	// the memory and the storage of a graph with many tasks.
 	stateBytesMax = 16 << 20
 	// All results are measured when as many bytes have come in as they were before,
 	// but neither for fewer than measureLeast nor only after measureMost.
@@ -20,9 +19,9 @@ const (
 	measureMost  = stateBytesMax / 8
 )
 
-// bound turns the completion of a task whose result nests too deep, or is one too
-// many, into its failure. Results that the state has dropped again, like those of a
-// loop's earlier iterations, do not count.
+// bound turns the completion of a task into a failure if its result nests too deep, or if
+// all results together become too large. Results that the state has dropped, such as those
+// of earlier iterations of a loop, do not count.
 func (d *drive) bound(event *event) {
 	if event.Kind != eventCompleted {
 		return

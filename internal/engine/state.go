@@ -1,7 +1,7 @@
-// Package engine decides which task of an execution runs next and what its
-// result means. Deciding is the pure function next over a plan, a state and an
-// event; doing is Runner, which drives the programs of a plan with it. It must
-// know neither database, HTTP nor queue: durability is a function passed in.
+// Package engine decides which task of an execution runs next, and what the result of a
+// task means. The decision is the pure function next of a plan, a state and an event.
+// Runner carries it out with the programs of the plan. The package must know neither
+// database, HTTP nor queue: it receives durability as a function.
 package engine
 
 import (
@@ -48,19 +48,19 @@ type State struct {
 // TaskState is how far one task is.
 type TaskState struct {
 	Status Status `json:"status,omitempty"`
-	// Ready says that the incoming edges let a pending task begin, Admitted
-	// that its when did; Skip that it is passed over when its turn comes; Later
-	// that its turn comes once the sources have been asked again (ResetSources).
+	// Ready: the incoming edges let a pending task begin. Admitted: its when is true.
+	// Skip: the task will be skipped. Later: the task waits until the sources have run
+	// again (ResetSources).
 	Ready    bool `json:"ready,omitempty"`
 	Admitted bool `json:"admitted,omitempty"`
 	Skip     bool `json:"skip,omitempty"`
 	Later    bool `json:"later,omitempty"`
 	// Attempt counts the attempts begun, automatic retries included.
 	Attempt     int       `json:"attempt,omitempty"`
-	StartedAt   time.Time `json:"startedAt,omitzero"` // of the first attempt: what now() gives
+	StartedAt   time.Time `json:"startedAt,omitzero"` // of the first attempt; the value of now()
 	CompletedAt time.Time `json:"completedAt,omitzero"`
-	// WakeAt is when a waiting task goes on: its nextRetryAt. Of a wait for a
-	// signal it is the end of its time, zero if it has none.
+	// WakeAt is the time at which a waiting task resumes: its nextRetryAt. For a wait for
+	// a signal it is the end of the wait, zero if unlimited.
 	WakeAt time.Time `json:"wakeAt,omitzero"`
 	Output any       `json:"output,omitempty"`
 	// Error is that of a failed task, or the last one of a task that is tried again.

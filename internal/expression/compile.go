@@ -16,7 +16,7 @@ const nestingMax = 1_000
 // node evaluates a part of an expression.
 type node func(*run) (any, error)
 
-// compiler turns syntax into nodes and refuses what is unknown.
+// compiler turns syntax into nodes and refuses everything that is unknown.
 type compiler struct {
 	source   *source
 	scope    Scope
@@ -156,7 +156,7 @@ func plainLiteral(literal string) string {
 	return mantissa + exponent
 }
 
-// condition compiles n, whose value must be true or false wherever it is used.
+// condition compiles n, which must be true or false.
 func (c *compiler) condition(n ast.Node) (func(*run) (bool, error), error) {
 	eval, err := c.compile(n)
 	if err != nil {

@@ -18,9 +18,9 @@ type Scope struct {
 	Fields bool // $.name is another field of a transform
 }
 
-// Env is what one evaluation sees. Values are exactjson values; a nil member
-// reads as null. Evaluation changes none of them, and results may share parts
-// with them, so that neither may be changed afterwards.
+// Env holds the values that one evaluation sees. They are exactjson values, and a nil
+// member reads as null. Evaluation changes none of them. Results may share parts with
+// them, so neither may be changed afterwards.
 type Env struct {
 	Input     any
 	Custom    any
@@ -31,17 +31,17 @@ type Env struct {
 	Fields    map[string]any
 	Tasks     map[string]Task // by id, those that are decided
 	Execution *Execution
-	// Now is what now() gives: the time the task or iteration began.
+	// Now is the value of now(): the time when the task or iteration began.
 	Now time.Time
 	// ExecutionID and Path name the task's run; uuid() derives from them.
 	ExecutionID string
 	Path        string
-	// CallbackURL gives the address at which the wait of a task is answered;
-	// nil where there is none.
+	// CallbackURL returns the address that answers the wait of a task; nil if there is
+	// none.
 	CallbackURL func(taskID string) (string, error)
 }
 
-// Task is what expressions see of another task.
+// Task is another task as expressions see it.
 type Task struct {
 	Output any
 	Status string
@@ -73,7 +73,7 @@ func (t Task) Value() any {
 	return members(taskMembers, t.Member)
 }
 
-// Execution is what expressions see as execution (decisions 4.7).
+// Execution is the execution as expressions see it (decisions 4.7).
 type Execution struct {
 	ID         string
 	CreatedAt  time.Time

@@ -8,8 +8,8 @@ import (
 // Position is a place in a source text, both counted from 1, columns in characters.
 type Position struct{ Line, Column int }
 
-// Error says what is wrong with an expression or with one evaluation of it.
-// It never repeats a value and may be shown to whoever wrote the definition.
+// Error is a fault of an expression or of one evaluation. It never repeats a value and may
+// be shown to the author of the definition.
 type Error struct {
 	Message string
 	// Position is where in the source; zero for errors of Compare and its like.
@@ -30,8 +30,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// problem is what a function or an operator finds wrong; the node that called
-// it adds the position and makes it an Error.
+// problem is an error of a function or an operator without a position. The node that
+// called it adds the position.
 type problem string
 
 func (p problem) Error() string { return string(p) }

@@ -136,7 +136,7 @@ func (x *Expression) EvalBool(env *Env) (bool, error) {
 	return met, nil
 }
 
-// EvalList evaluates an expression that must give a list.
+// EvalList evaluates an expression that must return a list.
 func (x *Expression) EvalList(env *Env) ([]any, error) {
 	v, err := x.Eval(env)
 	if err != nil {

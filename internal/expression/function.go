@@ -102,7 +102,7 @@ func (f function) arity() string {
 	}
 }
 
-// wrong says that argument i is not what the function needs.
+// wrong returns the error for an argument i of the wrong kind.
 func (c *call) wrong(i int, needs string) error {
 	return problemf("%s needs %s, but %s is %s", c.name, needs, c.labels[i], kind(c.args[i]))
 }

@@ -165,7 +165,7 @@ func join(c *call) (any, error) {
 	return b.String(), nil
 }
 
-// replace replaces each occurrence, or the first ones up to a count.
+// replace replaces all matches of the pattern; $1 or ${name} stand for groups.
 func replace(c *call) (any, error) {
 	var texts [3]string
 	for i := range texts {
@@ -221,7 +221,7 @@ func repeat(c *call) (any, error) {
 	return strings.Repeat(text, count), nil
 }
 
-// indexed gives the place of a part, counted in characters from 0, or -1.
+// indexed returns the position of a part, counted in characters from 0, or -1.
 func indexed(by func(text, part string) int) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		texts, err := c.texts()

@@ -24,7 +24,7 @@ func isRoot(name string) bool {
 	}
 }
 
-// roots lists what can be used here, for errors.
+// roots lists the roots that expressions can use here, for errors.
 func (c *compiler) roots() string {
 	list := []string{"input", "tasks", "execution", "custom"}
 	if c.scope.Item {

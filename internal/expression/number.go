@@ -219,7 +219,7 @@ func roundTo(n, a *number, places int, rounding apd.Rounder) (*number, error) {
 	if _, err := context.Quantize(&n.dec, &a.dec, int32(-places)); err != nil {
 		return nil, errNotComputed
 	}
-	// apd makes what is below a tenth of the last place zero in any direction.
+	// apd rounds a number below a tenth of the last place to zero in every direction.
 	if n.dec.IsZero() && !a.dec.IsZero() {
 		switch {
 		case rounding == apd.RoundCeiling && !a.dec.Negative:

@@ -56,7 +56,7 @@ type sides struct {
 	rightLabel  string
 }
 
-// wrong says which operand is not of the kind that the operator needs.
+// wrong returns the error for an argument i of the wrong kind.
 func (s *sides) wrong(needs string, a, b any, fits func(any) bool) error {
 	label, v := s.leftLabel, a
 	if fits(a) {
@@ -151,7 +151,7 @@ func boxedBool(b bool, err error) (any, error) {
 	return b, nil
 }
 
-// operation is what an operator does with the values of its sides.
+// operation computes the result of an operator from the values of its sides.
 type operation func(r *run, s *sides, a, b any) (any, error)
 
 func (c *compiler) operation(n *ast.BinaryNode) (operation, error) {
@@ -234,8 +234,8 @@ func plus(r *run, s *sides, a, b any) (any, error) {
 	return t + u, nil
 }
 
-// powerSteps is what raising to a power costs; one that is not whole takes
-// logarithms.
+// powerSteps is the cost of raising to a power. A power that is not whole takes logarithms
+// and costs powerLogSteps.
 const (
 	powerSteps    = 50
 	powerLogSteps = 2_000

@@ -108,7 +108,7 @@ func (s *source) literal(at file.Location) string {
 	return string(s.runes[at.From:at.To])
 }
 
-// translate makes the parser's error one for people who do not know its terms.
+// translate rewrites an error of the parser for readers who do not know its terms.
 func (s *source) translate(err error) *Error {
 	var e *file.Error
 	if !errors.As(err, &e) {

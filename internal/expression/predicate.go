@@ -43,7 +43,7 @@ type loop struct {
 	last  node // the argument after the predicate; nil without one
 }
 
-// loopOf compiles the arguments of a function whose second one is the predicate.
+// loopOf compiles the arguments of a function that takes a list and a predicate.
 func (c *compiler) loopOf(name string, args []ast.Node, predicate *ast.PredicateNode) (*loop, error) {
 	l := &loop{name: name, label: c.label(args[0], "its list")}
 	var err error
@@ -87,7 +87,8 @@ func (l *loop) list(r *run) ([]any, error) {
 	return list, nil
 }
 
-// visit sees each element and what the predicate made of it, until it is done.
+// visit receives each element and the predicate's value for it. It reports whether the
+// loop is done.
 type visit func(i int, item, made any) (done bool, err error)
 
 func (l *loop) each(r *run, see visit) error {

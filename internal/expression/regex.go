@@ -94,7 +94,7 @@ func (r *run) matches(text, pattern string) (bool, error) {
 	return p.MatchString(text), nil
 }
 
-// replace replaces what the pattern matches; $1 or ${name} stand for groups.
+// replace replaces all matches of the pattern; $1 or ${name} stand for groups.
 func (r *run) replace(text, pattern, replacement string) (string, error) {
 	p, err := r.pattern(pattern, len(text))
 	if err != nil {

@@ -136,7 +136,7 @@ func (r *run) equalObjects(a, b map[string]any, ok bool) (bool, error) {
 	return true, nil
 }
 
-// compare orders two numbers, two texts or two dates, one of which may be text.
+// compare orders two numbers, two texts or two dates. One of two dates may be a text.
 func (r *run) compare(a, b any) (int, error) {
 	if x, ok := r.number(a); ok {
 		if y, ok := r.number(b); ok {
@@ -164,8 +164,8 @@ func (r *run) compare(a, b any) (int, error) {
 
 const errNotOrdered problem = "only two numbers, two texts or two dates can be compared"
 
-// valueBytes is what every value counts for in a result, so that visiting one
-// is bounded where the values are small.
+// valueBytes is the cost of every value in a result. It bounds the time of visiting many
+// small values.
 const valueBytes = 8
 
 // measure checks that v, written as JSON, nests no deeper than exactjson reads
@@ -212,7 +212,7 @@ func measurePart(v any, depth, limit int) (int, error) {
 	return measure(v, depth+1, limit)
 }
 
-// write gives the JSON text of a value.
+// write returns the JSON text of a value.
 func (r *run) write(v any) (string, error) {
 	v = seal(v)
 	size, err := measure(v, 0, r.memory)
@@ -232,8 +232,8 @@ func (r *run) write(v any) (string, error) {
 	return string(text), nil
 }
 
-// show gives the text of a value where it is filled into text: null is empty,
-// lists and objects are JSON.
+// show returns the text of a value inside other text: null is empty, lists and objects are
+// JSON.
 func (r *run) show(v any) (string, error) {
 	switch v := seal(v).(type) {
 	case nil:
@@ -247,7 +247,7 @@ func (r *run) show(v any) (string, error) {
 	}
 }
 
-// canonical gives a text that equal values share and different ones do not.
+// canonical returns a text that is the same for equal values only.
 func (r *run) canonical(v any) (string, error) {
 	if n, ok := toNumber(v); ok {
 		return (&number{dec: n.dec}).String(), nil

@@ -61,7 +61,7 @@ func References(def Definition, types map[string]TaskType) []Reference {
 	return c.references
 }
 
-// compiler collects what the compilation of one definition finds, over all its
+// compiler collects the faults and the results of compiling one definition with all its
 // nested graphs.
 type compiler struct {
 	types map[string]TaskType
@@ -80,15 +80,15 @@ type compiler struct {
 	addresses  []address
 }
 
-// address is a wait whose address an expression in a graph asks for.
+// address is a use of callbackUrl in an expression.
 type address struct {
 	graph *graphBuilder
 	reference
 }
 
-// checkAddresses checks that expressions ask for the addresses only of waits in
-// their own graph and those around it. Unlike what an expression reads, a wait
-// may come after it, so all graphs are compiled first.
+// checkAddresses checks that callbackUrl names only waits in the graph of the expression
+// or in the graphs around it. The wait may come after the expression, so all graphs are
+// compiled first.
 func (c *compiler) checkAddresses() {
 	for _, a := range c.addresses {
 		var task *Task
@@ -158,8 +158,8 @@ func (c *compiler) timeout(mode Mode, seconds int) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// task compiles one task of a graph: its type's config first, because the type
-// sets what the common members then change.
+// task compiles one task of a graph. It compiles the config of the type first, because the
+// type sets defaults of the common members.
 func (c *compiler) task(b *graphBuilder, task *Task, def TaskDefinition) {
 	path := b.taskPath(task.Index)
 	config := newTaskConfig(c, b, task, path+".config", def.Config)
@@ -187,5 +187,5 @@ func (c *compiler) task(b *graphBuilder, task *Task, def TaskDefinition) {
 type enclosure struct {
 	graph *graphBuilder
 	task  int
-	roots expression.Scope // what its expressions may use in the nested graph
+	roots expression.Scope // the roots of expressions in the nested graph
 }

@@ -14,32 +14,32 @@ import (
 	"tranche/internal/fault"
 )
 
-// ConfigReader reads one object of a task's config. Each method reads one
-// member, gives its zero value where that is absent or faulty, and records the
-// fault with its path; null counts as absent. Members that nobody read are
-// faults when the type's Compile has returned. What expressions refer to is
-// recorded, so that the compiler can check that only ancestors are read.
+// ConfigReader reads one object of a task's config. Each method reads one member. If the
+// member is absent, null or faulty, the method returns the zero value. It records a fault
+// with its path. When the type's Compile has returned, members that it did not read are
+// faults. The reader records the tasks that expressions refer to, so that the compiler can
+// check that they are ancestors.
 type ConfigReader struct {
 	task    *taskConfig
 	path    string
 	members map[string]any
 	read    map[string]bool
 	scope   expression.Scope
-	// sketch is set where a type is asked what its config may have: every member
-	// is absent then, and what is read is noted.
+	// sketch is set while the reader describes the config of a type: every member is
+	// absent then, and each read is recorded.
 	sketch *ConfigSchema
 }
 
-// Drafting reports whether only the types of members matter, as at the write of
-// a draft. Expressions are not compiled then, and what a whole config shows need
-// not be found out.
+// Drafting reports whether the compiler checks only the types of members, as it does when
+// a draft is written. It then neither compiles expressions nor checks the config as a
+// whole.
 func (c *ConfigReader) Drafting() bool { return c.task.compiler.isDraft }
 
 // Has reports whether the member is there and not null.
 func (c *ConfigReader) Has(name string) bool { return c.members[name] != nil }
 
-// Members returns the names of all members, sorted, for objects whose names
-// are the author's own (headers, query).
+// Members returns the names of all members, sorted. It is for objects with names that the
+// author chooses, such as headers and query.
 func (c *ConfigReader) Members() []string {
 	if c.sketch != nil {
 		c.sketch.Open = true
@@ -199,8 +199,7 @@ func (c *ConfigReader) Expression(name string) *expression.Expression {
 	return c.ExpressionAt(name, source)
 }
 
-// Condition reads an expression that gives true or false; nil where absent or
-// faulty.
+// Condition reads an expression that returns true or false; nil if absent or faulty.
 func (c *ConfigReader) Condition(name string) *expression.Expression {
 	return c.condition(name, c.Expression(name))
 }
@@ -238,7 +237,7 @@ func (c *ConfigReader) Template(name string) *expression.Template {
 	return template
 }
 
-// Tree reads any JSON whose texts are templates; nil where absent or faulty.
+// Tree reads any JSON value with templates as its texts; nil if absent or faulty.
 func (c *ConfigReader) Tree(name string) *expression.Tree {
 	c.note(name, ConfigSchema{Language: LanguageTemplate})
 	value := c.Value(name)
@@ -387,8 +386,8 @@ func (c *ConfigReader) Warn(path, format string, args ...any) {
 	}
 }
 
-// Refuse records at path within this object what is a fault when the workflow is
-// published, and not when one that is published is run.
+// Refuse records a fault at path within this object that forbids publishing the workflow
+// but does not stop a published workflow from running.
 func (c *ConfigReader) Refuse(path, format string, args ...any) {
 	c.task.compiler.refusals = append(c.task.compiler.refusals, c.detail(path, format, args...))
 }
@@ -397,7 +396,8 @@ func (c *ConfigReader) detail(path, format string, args ...any) fault.Detail {
 	return fault.Detail{Field: JoinPath(c.path, path), Message: fmt.Sprintf(format, args...)}
 }
 
-// read gives a member of one JSON type, its zero value where absent or of another.
+// read returns a member of one JSON type, or the zero value if the member is absent or of
+// another type.
 func read[T any](c *ConfigReader, name, what string) T {
 	v := c.Value(name)
 	typed, ok := v.(T)

@@ -13,14 +13,14 @@ import (
 // itself can ask for more than its size shows.
 const filledMax = 10_000
 
-// filler fills a schema's defaults into a value. Only what certainly applies is
-// followed: properties, items, $ref and allOf, not the alternatives of anyOf.
+// filler adds a schema's defaults to a value. It follows only keywords that always apply:
+// properties, items, $ref and allOf, but not the alternatives of anyOf.
 type filler struct{ filled int }
 
 func (f *filler) over() bool { return f.filled > filledMax }
 
-// fill returns value with defaults and whether any was added; what is added to
-// is copied.
+// fill returns the value with defaults, and whether any were added. It copies the objects
+// that it changes.
 func (f *filler) fill(s *jsonschema.Schema, value any, depth int) (any, bool) {
 	if s == nil || depth > exactjson.DepthMax || f.over() {
 		return value, false
@@ -105,8 +105,8 @@ func itemSchema(s *jsonschema.Schema, i int) *jsonschema.Schema {
 	return s.Items2020
 }
 
-// defaultOf is the default of a property: its own, or that of what it refers
-// to; nil if there is none.
+// defaultOf returns the default of a property: its own, or that of the schema it refers
+// to. It returns nil if there is none.
 func defaultOf(s *jsonschema.Schema) *any {
 	for range exactjson.DepthMax {
 		if s == nil {

@@ -29,7 +29,8 @@ const Start = "start"
 // idPattern is decisions 4.1.
 var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Definition is what a caller wrote, well-formed but perhaps incomplete.
+// Definition is a workflow as its author wrote it. It is well-formed but may be
+// incomplete.
 type Definition struct {
 	InputSchema    map[string]any
 	Tasks          []TaskDefinition
@@ -49,12 +50,11 @@ type EdgeDefinition struct {
 	Source, Target string
 }
 
-// Parse checks structure and types: what must hold at every write, also of a
-// draft that is still incomplete. Details have paths as the caller wrote them.
-// Of tasks whose type is known, the types of the config's members are checked
-// too; an unknown type is a fault of the graph, which Compile reports. A nil
-// argument is an absent member, and nil types leave the configs unread. The
-// caller sets ExecutionMode and TimeoutSeconds, which Compile checks.
+// Parse checks the structure and the types of a definition. Every write must pass it, also
+// that of an incomplete draft. Details have paths as the caller wrote them. If the type of
+// a task is known, Parse checks the types of its config's members too. Compile reports an
+// unknown type. A nil argument is an absent member; nil types leave the configs unread.
+// The caller sets ExecutionMode and TimeoutSeconds, which Compile checks.
 func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition, []fault.Detail) {
 	s := structure{}
 	def := Definition{
@@ -68,13 +68,13 @@ func Parse(inputSchema, tasks, edges any, types map[string]TaskType) (Definition
 	if types == nil {
 		return def, s.details
 	}
-	// The compiler finds wrong types in configs; what else it finds a draft may have.
+	// The compiler finds wrong types in configs. A draft may have all other faults.
 	c := compiler{types: types, ids: map[string]string{}, isDraft: true}
 	c.graph("", def.Tasks, def.Edges, nil)
 	return def, append(s.details, c.faults...)
 }
 
-// structure reads the parts of a definition and collects what is malformed.
+// structure reads the parts of a definition and collects the malformed ones.
 type structure struct{ details []fault.Detail }
 
 func (s *structure) fault(path string, code fault.SubCode, format string, args ...any) {

@@ -46,8 +46,8 @@ func (t *taskConfig) sketch(path string, schema *ConfigSchema, scope expression.
 	return r
 }
 
-// Describing reports whether the config is a sketch, of which every alternative
-// is to be read.
+// Describing reports whether the reader describes the type. The type must then read every
+// alternative of its config.
 func (c *ConfigReader) Describing() bool { return c.sketch != nil }
 
 // note notes a member of a sketch. What was noted first stays, unless it says

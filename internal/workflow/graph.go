@@ -150,7 +150,7 @@ func (b *graphBuilder) checkReachable(tasks []TaskDefinition) {
 		}
 	}
 	for i := range reached {
-		// A task whose id is at fault has no edges for that reason alone.
+		// A task with a faulty id has no edges for that reason alone.
 		if index, ok := b.graph.Index(tasks[i].ID); ok && index == i && !reached[i] {
 			b.fault(b.taskPath(i), "", "cannot be reached from %s; add an edge that leads to it", Start)
 		}

@@ -41,10 +41,10 @@ const (
 	NestOnce                 // once
 )
 
-// Nest is a task whose work nested graphs do.
+// Nest is the nested graph of a task: a for-each, a loop or a sub-workflow.
 type Nest struct {
 	Kind NestKind
-	// Graph is what runs; nil where it is that of the workflow that Ref names.
+	// Graph is the nested graph; nil if it is the graph of the workflow that Ref names.
 	Graph *Graph
 	Ref   Ref
 	// Input makes the input of that workflow; nil takes the item, or nothing.
@@ -72,7 +72,7 @@ type Wait struct {
 // PayloadSchema is the JSON Schema of a signal's payload.
 type PayloadSchema struct{ schema *schema }
 
-// Check returns what is wrong with a payload, as paths within it.
+// Check returns the faults of a payload, with paths within it.
 func (s *PayloadSchema) Check(payload any) []fault.Detail {
 	if err := s.schema.validate(payload); err != nil {
 		return mismatches(err, payload, "")

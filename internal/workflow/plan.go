@@ -33,7 +33,8 @@ type Plan struct {
 	Effects bool
 	// Warnings do not forbid publishing: a rule that can never hit, a gap.
 	Warnings []fault.Detail
-	// Refusals forbid publishing, and not to run what is published already.
+	// Refusals forbid publishing the workflow. Versions that are already published still
+	// run.
 	Refusals []fault.Detail
 	// References are the published workflows that the plan's tasks run.
 	References []Reference
@@ -41,7 +42,8 @@ type Plan struct {
 	Subs map[Ref]*Plan
 	// Pins say which versions Link found for Latest, by alias.
 	Pins map[string]int
-	// Weight is what executions of the plan hold in memory, however it is linked.
+	// Weight is the memory that an execution of the plan holds. All links of the plan
+	// share it.
 	Weight *Weight
 
 	schema   *schema
@@ -51,7 +53,7 @@ type Plan struct {
 	readsNow bool // an expression asks for the time
 }
 
-// Graph is tasks and what follows what. Tasks are in the order of the
+// Graph is a set of tasks and the edges between them. Tasks are in the order of the
 // definition; edges are positions in it.
 type Graph struct {
 	Tasks   []*Task
@@ -93,7 +95,7 @@ type Task struct {
 	Children []*Graph
 }
 
-// ErrorMode says what the failure of a task does.
+// ErrorMode is the effect of a task's failure on its graph.
 type ErrorMode string
 
 // The error modes of decisions 4.3.

@@ -10,31 +10,30 @@ import (
 
 // TaskType is one kind of task: it turns a task's config into a program.
 type TaskType interface {
-	// Compile reads the config through c, which collects every fault with its
-	// path. It must read each member it knows, also after a fault, because a
-	// member that nobody read is reported as unknown. The program of a task
-	// with faults is never run, so it may be incomplete; it is nil only then.
+	// Compile reads the config through c, which collects every fault with its path. It
+	// must read each member that it knows, also after a fault, because a member that is
+	// not read is reported as unknown. The program of a task with faults never runs, so it
+	// may be incomplete, and only then nil.
 	Compile(c *ConfigReader) Program
 }
 
 // Program is a compiled task. It is safe for concurrent use.
 type Program interface {
-	// Effect reports whether Run reaches outside the process. A program
-	// without effect is run inline, gives the same result again for the same
-	// call, and is therefore never retried.
+	// Effect reports whether Run reaches outside the process. A program without effects
+	// runs inline. It returns the same result for the same call, so it is never retried.
 	Effect() bool
-	// Run does the task once. It must return soon after ctx ends, which is
-	// when the task's or the workflow's time is over or the execution is
-	// cancelled. An error is a *TaskError or an *expression.Error; any other
-	// is taken as an internal one whose text is logged and not shown.
+	// Run performs the task once. It must return soon after ctx ends. ctx ends when the
+	// time of the task or of the workflow is over, and when the execution is cancelled.
+	// Run returns a *TaskError or an *expression.Error. Any other error counts as
+	// internal: it is logged and hidden from callers.
 	Run(ctx context.Context, call *Call) (Result, error)
 }
 
-// Call is what one run of a program sees.
+// Call is the input of one run of a program.
 type Call struct {
-	// Env is what the task's expressions see, and names the execution and the path of
-	// the task's run within it: score, each[3].score. Env.Now is the time the task
-	// began, the same in every attempt and after a crash.
+	// Env holds the values that the task's expressions see. It names the execution and the
+	// path of the task's run within it: score, each[3].score. Env.Now is the time when the
+	// task began; it is the same in every attempt and after a crash.
 	Env *expression.Env
 	// KeyAttempt is that of the execution which IdempotencyKey names; 0: none.
 	KeyAttempt int
@@ -57,11 +56,11 @@ func (c *Call) IdempotencyKey() string {
 	return key
 }
 
-// Result is what a run gave.
+// Result is the result of one run of a program.
 type Result struct {
 	Output any // an exactjson value; an object or null where End is set
-	// Targets are the tasks whose edges are taken. Nil takes every edge (but
-	// the one of onError's goto), an empty list none.
+	// Targets are the ids of the tasks to which edges are taken. Nil takes every edge
+	// except that of onError's goto; an empty list takes none.
 	Targets []string
 	// End ends the graph.
 	End *End
@@ -70,7 +69,7 @@ type Result struct {
 	WaitUntil time.Time
 }
 
-// End is what an end task adds to the result of its execution beside the
+// End holds the values that an end task adds to the result of its execution besides the
 // output (decisions 4.4).
 type End struct {
 	Failed       bool         `json:"failed,omitempty"`
@@ -119,8 +118,8 @@ const (
 	CodeInternal        = "INTERNAL_ERROR"         // a fault of this service: 500
 )
 
-// TaskError is a failed run. Code, Message and StatusCode are what expressions
-// and callers see as error; none of them may hold a secret.
+// TaskError is the failure of a run. Expressions and callers see Code, Message and
+// StatusCode as error, so none of them may hold a secret.
 type TaskError struct {
 	Code       string `json:"code"`
 	Message    string `json:"message"`

@@ -15,8 +15,8 @@ import (
 	"tranche/internal/fault"
 )
 
-// schemaName is what the document is called while it is compiled; relative
-// references in it lead to its siblings, which do not exist.
+// schemaName is the name of the document during compilation. Relative references lead to
+// siblings of it, which do not exist.
 const schemaName = "memory:///inputSchema"
 
 // boundDigitsMax is how many decimals a bound is shown with in a message.
@@ -115,7 +115,7 @@ var errLoading = errors.New("a schema refers to itself only")
 
 func (refuseLoading) Load(string) (any, error) { return nil, errLoading }
 
-// schemaFaults says what is wrong with a schema.
+// schemaFaults returns the faults of a schema that does not compile.
 func schemaFaults(err error, path string, document any) []fault.Detail {
 	var invalid *jsonschema.SchemaValidationError
 	var mismatch *jsonschema.ValidationError
@@ -183,7 +183,7 @@ func pathOf(value any, location []string) string {
 	return path
 }
 
-// explain says what a value lacks, in terms of the schema alone.
+// explain returns the faults of a value in terms of the schema alone.
 func explain(k jsonschema.ErrorKind, path string) []fault.Detail {
 	one := func(format string, args ...any) []fault.Detail {
 		return []fault.Detail{{Field: path, Message: fmt.Sprintf(format, args...)}}

@@ -12,7 +12,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// Limits and defaults of what every task's config may have.
+// Limits and defaults of the members that every task's config may have.
 const (
 	taskTimeoutMax      = TimeoutAsyncMax
 	retryAttemptsMax    = 20
@@ -38,7 +38,7 @@ func DefaultRetry(maxAttempts int) RetryPolicy {
 	}
 }
 
-// taskConfig is what the readers of one task's config share.
+// taskConfig is the state that all readers of one task's config share.
 type taskConfig struct {
 	compiler  *compiler
 	graph     *graphBuilder
@@ -78,14 +78,14 @@ func (t *taskConfig) reader(path string, members map[string]any, scope expressio
 	return r
 }
 
-// reads is what may read other tasks: an expression, a template or a tree.
+// reads is an expression, a template or a tree, any of which may read other tasks.
 type reads interface {
 	TaskRefs() []string
 	WaitRefs() []string
 	ReadsNow() bool
 }
 
-// refer notes what is read at a path of the config.
+// refer records the tasks that are read at a path of the config.
 func (t *taskConfig) refer(path string, from reads) {
 	for _, id := range from.TaskRefs() {
 		t.refs = append(t.refs, reference{path, id})
@@ -96,7 +96,7 @@ func (t *taskConfig) refer(path string, from reads) {
 	t.compiler.readsNow = t.compiler.readsNow || from.ReadsNow()
 }
 
-// common reads what every config may have (decisions 4.3).
+// common reads the members that every config may have (decisions 4.3).
 func (t *taskConfig) common() {
 	t.task.When = t.root.Condition("when")
 	t.task.Timeout = t.root.Milliseconds("timeoutMs", 0, 1, t.timeout)
@@ -145,7 +145,7 @@ func (t *taskConfig) retry(c *ConfigReader) {
 	}
 }
 
-// unread reports the members that nobody read.
+// unread reports members that were not read as faults.
 func (t *taskConfig) unread() {
 	for _, r := range t.readers {
 		for _, name := range r.Members() {

@@ -13,9 +13,8 @@ func WithTenant(ctx context.Context, id uuid.UUID) context.Context {
 	return context.WithValue(ctx, tenantKey{}, id)
 }
 
-// TenantOf returns whose execution a task runs for, so that what it asks a port
-// for is asked on that tenant's behalf; uuid.Nil, which is nobody's, where
-// nothing was said.
+// TenantOf returns the tenant of the execution that a task runs for. Ports use it to act
+// for that tenant. It returns uuid.Nil if the context names no tenant.
 func TenantOf(ctx context.Context) uuid.UUID {
 	id, _ := ctx.Value(tenantKey{}).(uuid.UUID)
 	return id

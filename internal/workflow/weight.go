@@ -3,14 +3,14 @@ package workflow
 import "sync/atomic"
 
 const (
-	// weightUnknown is assumed of a plan of which nothing has ended yet.
+	// weightUnknown is the weight of a plan without ended executions.
 	weightUnknown = 1 << 20
-	// weightFailed is what an execution that failed weighs at least, unless its plan
-	// weighs less: a call without an answer says nothing of answers. It is less than
-	// weightUnknown, so that executions that only fail do not stay a few at a time.
+	// weightFailed is the least weight of a failed execution, unless its plan weighs less:
+	// a call without a response does not show how large responses are. It is less than
+	// weightUnknown, so that executions that only fail can run in larger numbers.
 	weightFailed = 128 << 10
-	// weightShare is into how many parts the weight is divided, one of which is that of
-	// the execution that ended last.
+	// weightShare is the divisor of the moving average: the latest execution counts as one
+	// part in weightShare.
 	weightShare = 32
 )
 

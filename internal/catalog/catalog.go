@@ -30,7 +30,7 @@ const (
 	Archived Status = "archived"
 )
 
-// Content is what a caller writes of a workflow.
+// Content is the part of a workflow that callers write.
 type Content struct {
 	Name        string
 	Description string
@@ -66,7 +66,7 @@ type Workflow struct {
 // VersionName is how callers write a version: v1, v2.
 func VersionName(version int) string { return "v" + strconv.Itoa(version) }
 
-// ParseVersion reads what VersionName writes.
+// ParseVersion parses a name that VersionName returns.
 func ParseVersion(name string) (version int, ok bool) {
 	digits, found := strings.CutPrefix(name, "v")
 	n, err := strconv.ParseInt(digits, 10, 32)
@@ -84,7 +84,7 @@ type Catalog struct {
 	plans   *planCache
 }
 
-// New returns a catalog whose workflows may use the given task types.
+// New returns a catalog for workflows of the given task types.
 func New(pool *pgxpool.Pool, types map[string]workflow.TaskType) *Catalog {
 	return &Catalog{pool: pool, queries: queries.New(), types: types, plans: newPlanCache(planBytesMax)}
 }
@@ -92,7 +92,7 @@ func New(pool *pgxpool.Pool, types map[string]workflow.TaskType) *Catalog {
 // errUnknown answers for an unknown workflow and for another tenant's alike.
 func errUnknown() error { return fault.New(fault.NotFound, "there is no such workflow") }
 
-// errStatus answers for a workflow whose status forbids what was asked.
+// errStatus returns the error for an action that the workflow's status forbids.
 func errStatus(only Status, action string, is Status) error {
 	return fault.New(fault.Conflict, "only %s workflow can be %s; this one is %s", article(only), action, is).
 		WithSubCode(fault.InvalidWorkflowStatus)

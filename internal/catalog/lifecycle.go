@@ -46,9 +46,8 @@ func (c *Catalog) Publish(ctx context.Context, tenantID, id uuid.UUID) (*Workflo
 	return published, nil
 }
 
-// check returns the plan of a workflow that can be published. The error of one
-// that can not is fault.Unprocessable and names every fault, of the definition
-// as of the workflows that it runs.
+// check returns the plan of a workflow that can be published. Otherwise it returns
+// fault.Unprocessable, which names every fault of the definition and of its sub-workflows.
 func (c *Catalog) check(ctx context.Context, db queries.DBTX, w *Workflow) (*workflow.Plan, error) {
 	definition, err := parse(w.Content, nil)
 	if err != nil {
@@ -59,7 +58,7 @@ func (c *Catalog) check(ctx context.Context, db queries.DBTX, w *Workflow) (*wor
 		return nil, err
 	}
 	found := plan
-	if err != nil { // whose details have the refusals too
+	if err != nil { // its details include the refusals
 		found = &workflow.Plan{References: workflow.References(definition, c.types)}
 	}
 	details, referenceErr := c.checkReferences(ctx, db, w, found)
@@ -75,8 +74,8 @@ func (c *Catalog) check(ctx context.Context, db queries.DBTX, w *Workflow) (*wor
 	return plan, nil
 }
 
-// compile returns the plan of a stored workflow. The types of its configs were
-// checked when it was written; compiling finds whatever is wrong with them.
+// compile returns the plan of a stored workflow. The types of its configs were checked
+// when it was written; compiling finds all other faults.
 func (c *Catalog) compile(w *Workflow) (*workflow.Plan, error) {
 	definition, err := parse(w.Content, nil)
 	if err != nil {
@@ -85,9 +84,9 @@ func (c *Catalog) compile(w *Workflow) (*workflow.Plan, error) {
 	return workflow.Compile(definition, c.types)
 }
 
-// Validation is what publishing a workflow would find.
+// Validation is the result of a trial publication.
 type Validation struct {
-	// Err is what Publish would answer about the definition; nil if it compiles.
+	// Err is the error that Publish would return for the definition; nil if it compiles.
 	Err *fault.Error
 	// Warnings do not forbid publishing.
 	Warnings []fault.Detail
@@ -144,8 +143,8 @@ func (c *Catalog) CreateDraft(ctx context.Context, tenantID, id uuid.UUID) (*Wor
 	return draft, nil
 }
 
-// Archive retires an active workflow: it cannot be executed any more, while
-// what runs of it goes on. Anything but an active workflow is fault.Conflict.
+// Archive retires an active workflow. It cannot be executed any more; its running
+// executions continue. For a workflow that is not active it returns fault.Conflict.
 func (c *Catalog) Archive(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, error) {
 	var archived *Workflow
 	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {

@@ -13,9 +13,8 @@ import (
 	"tranche/queries"
 )
 
-// checkReferences finds what is wrong with the workflows that a definition
-// runs: each must be active, none may run inside itself, and a synchronous one
-// cannot run one that waits.
+// checkReferences returns the faults of the workflows that a definition runs. Each must be
+// active, none may run inside itself, and a synchronous one cannot run one that waits.
 func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workflow, plan *workflow.Plan) (details []fault.Detail, err error) {
 	if len(plan.References) == 0 {
 		return nil, nil
@@ -51,11 +50,11 @@ func (c *Catalog) checkReferences(ctx context.Context, db queries.DBTX, w *Workf
 	return details, nil
 }
 
-// referenceChecker walks through the workflows that run within each other. Many ways may
-// lead to the same workflow, each within other ones, and to walk all of them takes for
-// ever. So of a workflow beneath which nothing is wrong it remembers what decides whether
-// something is wrong on another way to it: how deep it nests, and what must not be around
-// it. It is walked again only where that says that something is wrong, to find out what.
+// referenceChecker checks the graph of workflows that run each other. Many paths may lead
+// to the same workflow, and walking them all would take too long. So it remembers, for
+// each workflow without faults below it, two facts that decide whether another path to it
+// is valid: its depth of nesting, and the aliases that must not be around it. It walks the
+// workflow again only to find the fault of an invalid path.
 type referenceChecker struct {
 	*linker
 	checked map[workflow.Ref]*nesting // of workflows beneath which nothing is wrong
@@ -66,10 +65,10 @@ func (c *Catalog) newReferenceChecker(db queries.DBTX, tenantID uuid.UUID) *refe
 	return &referenceChecker{linker: c.newLinker(db, tenantID), checked: map[workflow.Ref]*nesting{}, bits: map[string]int{}}
 }
 
-// nesting is what is remembered of a workflow beneath which nothing is wrong.
+// nesting is the remembered facts about a workflow without faults below it.
 type nesting struct {
 	height int     // how many workflows there are within each other, this one included
-	latest big.Int // the set of the aliases whose latest version runs within it
+	latest big.Int // the aliases whose latest version runs within it, as a set of bits
 }
 
 // fits reports whether nothing is wrong either where a workflow runs within the given ones.
@@ -88,8 +87,8 @@ func (c *referenceChecker) bit(alias string) int {
 	return n
 }
 
-// checkChain says what is wrong with the workflows that a plan runs, where it runs within
-// those of the given aliases, of which the last is its own; empty if nothing is.
+// checkChain checks the workflows that a plan runs. aliases are the workflows around the
+// plan, its own last. It returns the fault, empty if there is none.
 func (c *referenceChecker) checkChain(ctx context.Context, plan *workflow.Plan, aliases []string) (own *nesting, message string, err error) {
 	if len(aliases) > workflow.SubDepthMax+1 {
 		return nil, fmt.Sprintf("would nest workflows more than %d deep", workflow.SubDepthMax), nil

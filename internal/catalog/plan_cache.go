@@ -13,10 +13,10 @@ import (
 // multiple of its text.
 const (
 	planBytesMax   = 32 << 20
-	planBytesFixed = 4 << 10 // what even the smallest workflow counts
+	planBytesFixed = 4 << 10 // the cost of the smallest workflow
 )
 
-// planName is what a caller names a workflow by.
+// planName is a name of a workflow: tenant, alias and version.
 type planName struct {
 	tenantID uuid.UUID
 	alias    string

@@ -12,13 +12,14 @@ import (
 	"tranche/queries"
 )
 
-// Resolve returns the active workflow that a caller names by alias and
-// version, and its plan. A name that leads nowhere is fault.NotFound, a draft
-// or an archived version fault.Conflict. A version that was resolved before is
-// answered from memory; it may have been archived by another process since, so
-// what records an execution checks the status again and on a refusal calls
-// Forget and Resolve once more. workflow.Latest always asks the database. The
-// plan is linked with those of the workflows that it runs.
+// Resolve returns the active workflow of an alias and a version, with its plan linked to
+// those of its sub-workflows. It returns fault.NotFound for an unknown name,
+// fault.Conflict for a draft or an archived version.
+//
+// A version that was resolved before comes from memory. Another process may have archived
+// it meanwhile. So the statement that records an execution checks the status again; if it
+// refuses, the caller calls Forget and Resolve again. For workflow.Latest, Resolve always
+// asks the database.
 func (c *Catalog) Resolve(ctx context.Context, tenantID uuid.UUID, alias, version string) (*Workflow, *workflow.Plan, error) {
 	number, err := c.versionNumber(ctx, tenantID, alias, version)
 	if err != nil {
@@ -73,9 +74,9 @@ func (c *Catalog) versionNumber(ctx context.Context, tenantID uuid.UUID, alias, 
 	return int(number), nil
 }
 
-// Plan returns a workflow that was published once, archived or not, and its
-// plan: what goes on with an execution uses it. fault.NotFound if the tenant
-// has none of that id, fault.Conflict for a draft.
+// Plan returns a workflow that was ever published, archived or not, with its plan. Resumed
+// executions use it. It returns fault.NotFound for an unknown id, fault.Conflict for a
+// draft.
 func (c *Catalog) Plan(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, *workflow.Plan, error) {
 	if w, plan, ok := c.plans.byID(id); ok && w.TenantID == tenantID {
 		return c.linked(ctx, w, plan)
@@ -94,8 +95,8 @@ func (c *Catalog) Plan(ctx context.Context, tenantID, id uuid.UUID) (*Workflow, 
 	return c.linked(ctx, w, plan)
 }
 
-// keepPlan compiles a published workflow, whose definition never changes, and
-// remembers the plan.
+// keepPlan compiles a published workflow, whose definition never changes, and caches the
+// plan.
 func (c *Catalog) keepPlan(w *Workflow) (*workflow.Plan, error) {
 	plan, err := c.compile(w)
 	if err != nil {
@@ -106,5 +107,5 @@ func (c *Catalog) keepPlan(w *Workflow) (*workflow.Plan, error) {
 	return plan, nil
 }
 
-// Forget drops what is remembered of a workflow: its status has changed.
+// Forget removes a workflow from memory, because its status has changed.
 func (c *Catalog) Forget(id uuid.UUID) { c.plans.remove(id) }

@@ -17,7 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// aliasPattern is what an alias looks like (decisions 3.1).
+// aliasPattern matches valid aliases (decisions 3.1).
 var aliasPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // Create makes version 1 of a new alias as a draft. An alias that exists is
@@ -77,9 +77,9 @@ func (c *Catalog) insertTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, a
 	return fromRow(row), nil
 }
 
-// Update changes a draft by a function that receives its content and returns
-// what it shall be. Anything but a draft is fault.Conflict; a revision that
-// accept refuses is fault.Stale.
+// Update changes a draft with a function from its content to its new content. It returns
+// fault.Conflict for a workflow that is not a draft, and fault.Stale if accept refuses the
+// revision.
 func (c *Catalog) Update(ctx context.Context, tenantID, id uuid.UUID, accept func(revision int) bool, change func(Content) Content) (*Workflow, error) {
 	var updated *Workflow
 	err := postgres.InTx(ctx, c.pool, func(tx pgx.Tx) error {
@@ -121,7 +121,7 @@ func (c *Catalog) Update(ctx context.Context, tenantID, id uuid.UUID, accept fun
 	return updated, nil
 }
 
-// lockTx returns a workflow that nobody else changes before tx ends.
+// lockTx returns a workflow and locks its row until tx ends.
 func (c *Catalog) lockTx(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (*Workflow, error) {
 	row, err := c.queries.WorkflowGetForUpdate(ctx, tx, queries.WorkflowGetForUpdateParams{TenantID: tenantID, ID: id})
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Limits of what is read.
+// Limits of the texts that this package reads.
 const (
 	DepthMax    = 64  // nested arrays and objects
 	DigitsMax   = 100 // digits of a number, its exponent not counted
 	ExponentMax = 400 // absolute value of a number's exponent
 )
 
-// Error says what is wrong with a text and where. It never repeats a value.
+// Error is a fault of a JSON text and its place. It never repeats a value.
 type Error struct {
 	// Path leads to the value as a caller would write it, items[3].amount;
 	// empty for the whole text.

@@ -33,7 +33,7 @@ func (c *compiler) fail(n ast.Node, format string, args ...any) error {
 	return c.source.fail(n.Location(), format, args...)
 }
 
-// at makes eval one step and gives its errors a position.
+// at counts eval as one step and adds a position to its errors.
 func (c *compiler) at(n ast.Node, eval node) node {
 	position := c.source.position(n.Location().From)
 	return func(r *run) (any, error) {

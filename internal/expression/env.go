@@ -65,7 +65,7 @@ func (t Task) Member(name string) any {
 	}
 }
 
-// Value is the object of all members; nil where Member gives nothing.
+// Value returns the object of all members; nil if Member returns nothing.
 func (t Task) Value() any {
 	if t.Status == "" {
 		return nil
@@ -103,7 +103,7 @@ func (e *Execution) Member(name string) any {
 	}
 }
 
-// Value is the object of all members; nil where Member gives nothing.
+// Value returns the object of all members; nil if Member returns nothing.
 func (e *Execution) Value() any {
 	if e == nil {
 		return nil

@@ -43,8 +43,8 @@ func compile(s *source, scope Scope) (*Expression, error) {
 	}, nil
 }
 
-// refuse says why something can be no condition: its form alone tells that it
-// gives neither true nor false.
+// refuse returns the error of an expression that, by its form, can return neither true nor
+// false.
 func (c *compiler) refuse(n ast.Node) *Error {
 	given := ""
 	switch n := n.(type) {
@@ -112,8 +112,8 @@ func (x *Expression) Eval(env *Env) (any, error) {
 	return seal(v), nil
 }
 
-// CheckCondition returns an *Error if the expression can be no condition, since
-// whatever it is evaluated on it gives neither true nor false.
+// CheckCondition returns an *Error if the expression cannot be a condition, because it
+// returns neither true nor false for any input.
 func (x *Expression) CheckCondition() error {
 	if x.refusal == nil {
 		return nil
@@ -179,9 +179,8 @@ type names map[string]bool
 
 func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
-// refs are the tasks and the fields that an expression, a template or a tree
-// reads, the tasks of whose waits it gives the addresses, and whether it asks for
-// the time.
+// refs are the references of an expression, a template or a tree: the tasks and fields
+// that it reads, the tasks that it passes to callbackUrl, and whether it reads the time.
 type refs struct {
 	tasks, fieldPaths, waits names
 	now                      bool

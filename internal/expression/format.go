@@ -158,9 +158,9 @@ func parseDate(text string, tokens []dateToken) (time.Time, bool) {
 
 const errNumberPattern problem = "the pattern of a number must look like 0.00 or #,##0.00"
 
-// formatNumber writes a number with a pattern such as #,##0.00: zeros are
-// digits that are always written, # decimals only where needed, a comma groups
-// thousands, and what stands before and after is copied.
+// formatNumber writes a number with a pattern such as #,##0.00. A zero is a digit that is
+// always written, # a decimal that is written if needed, and a comma groups thousands.
+// Text before and after the digits is copied.
 func formatNumber(n *number, pattern string) (string, error) {
 	first := strings.IndexAny(pattern, "0#")
 	last := strings.LastIndexAny(pattern, "0#")

@@ -19,15 +19,15 @@ func dateFunction(name string) function {
 	}
 }
 
-// amountMax bounds what dateAdd adds; it is more than the years of the calendar
-// in milliseconds.
+// amountMax bounds the amount that dateAdd adds. It exceeds the years of the calendar in
+// milliseconds.
 const amountMax = 400_000_000_000_000
 
 // dateTextMax bounds the text of a date, in bytes.
 const dateTextMax = 64
 
-// ToTime reads the result of an expression, a date or text that is one, as the
-// time that date(v) gives. Text without an offset is UTC.
+// ToTime converts the result of an expression, a date or the text of a date, to the time
+// that date(v) returns. Text without an offset is UTC.
 func ToTime(v any) (time.Time, bool) {
 	if t, ok := v.(time.Time); ok {
 		return t, true

@@ -6,8 +6,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// loopVars are the variables of one predicate: # the element, #index its
-// place, #acc what reduce has so far.
+// loopVars are the variables of one predicate: # the element, #index its index, #acc the
+// accumulated value of reduce.
 type loopVars struct {
 	item, index, acc int
 	reduces          bool
@@ -155,8 +155,8 @@ func (c *compiler) looped(n ast.Node, name string, args []ast.Node, predicate *a
 	return c.at(n, eval), nil
 }
 
-// search stops at the first element whose condition is wanted and then gives
-// found, else the opposite.
+// search stops at the first element with the wanted condition and returns found, otherwise
+// the opposite.
 func (l *loop) search(wanted, found bool) node {
 	return func(r *run) (any, error) {
 		result := !found

@@ -12,9 +12,9 @@ const (
 	memoryMax = 10_000_000 // bytes of text, lists and objects made, counted when made
 )
 
-// What things cost. A step is one operator, member, call or list element; work
-// whose time depends on the length of a text costs steps by its bytes, so that
-// a step is never much longer than a microsecond.
+// Costs of operations. A step is one operator, member, call or list element. Work that
+// grows with the length of a text costs steps by its bytes, so that a step never takes
+// much longer than a microsecond.
 const (
 	scanBytesPerStep  = 1_000 // searching, comparing, copying
 	hashBytesPerStep  = 200   // hashing, encoding, decoding

@@ -29,8 +29,8 @@ type Part struct {
 	Value   any    // the value that was filled in
 }
 
-// CompileTemplate reads a template. The error is an *Error whose position is
-// one of the whole template.
+// CompileTemplate compiles a template. The error is an *Error with a position within the
+// whole template.
 func CompileTemplate(text string, scope Scope) (*Template, error) {
 	t := &Template{source: text}
 	if !utf8.ValidString(text) {
@@ -71,8 +71,8 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 	return t, nil
 }
 
-// Eval fills the template. Exactly one {{ … }} and nothing around it keeps the
-// type of its value, anything else gives text. The error is an *Error.
+// Eval evaluates the template. If it is exactly one {{ … }}, the value keeps its type;
+// otherwise the result is text. The error is an *Error.
 func (t *Template) Eval(env *Env) (any, error) {
 	r := newRun(env)
 	defer r.done()

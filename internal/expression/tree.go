@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Tree is a JSON value whose texts, at any depth, are templates. Names of
-// members are literal. It is safe for concurrent use.
+// Tree is a JSON value with templates as its texts, at any depth. Names of members are
+// constant. It is safe for concurrent use.
 type Tree struct {
 	refs
 	value any // of a tree without any {{ … }}
@@ -33,8 +33,8 @@ func CompileTree(v any, scope Scope) (*Tree, []Fault) {
 	return &Tree{value: v, fill: fill, refs: c.refs}, nil
 }
 
-// Eval fills every template. The error is an *Error with its Path set. Parts
-// without any {{ … }} are shared between results.
+// Eval evaluates the template. If it is exactly one {{ … }}, the value keeps its type;
+// otherwise the result is text. The error is an *Error.
 func (t *Tree) Eval(env *Env) (any, error) {
 	if t.fill == nil {
 		return t.value, nil

@@ -29,7 +29,7 @@ type AuthorizationQuery struct {
 	BorrowerID string
 }
 
-// Authorization is what answers an AuthorizationQuery.
+// Authorization is the answer to an AuthorizationQuery.
 type Authorization struct {
 	ID           uuid.UUID
 	AuthorizedAt time.Time
@@ -63,8 +63,8 @@ func (t authorizationCheckType) Compile(c *workflow.ConfigReader) workflow.Progr
 	}
 }
 
-// Effect is true: what it finds depends on when it is asked, so it is asked
-// once and the answer is kept as evidence.
+// Effect is true: the result depends on the time of the check. The check is made once and
+// its result is kept as evidence.
 func (*authorizationCheck) Effect() bool { return true }
 
 // Run looks for the authorization. The output is its id and times.

@@ -295,7 +295,7 @@ func (b *tableBuilder) place() {
 	}
 }
 
-// check reports what the rules together show.
+// check reports faults and warnings of the rules as a whole.
 func (b *tableBuilder) check() {
 	rules := ruleCheck{table: &b.table, left: comparisonsMax}
 	if b.policy == hitUnique {

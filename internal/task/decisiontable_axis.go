@@ -8,15 +8,14 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// axis orders all values that a column can take so that cells become ranges of
-// small integers. The constants that the column's cells name divide the values
-// of their kind: each constant has a rank of its own and so has each gap
-// between two of them. Evaluation finds a value's rank once, by binary search;
-// whether a cell holds is then a comparison of integers, whatever the number
-// of digits.
+// axis orders all values that a column can take, so that cells become ranges of small
+// integers. The constants in the column's cells divide the values of their kind. Each
+// constant has a rank, and so has each gap between two constants. Evaluation finds the
+// rank of a value once, by binary search. To test a cell is then to compare integers,
+// independent of the number of digits.
 //
-// Ranks: null 0, false 1, true 2, then the numbers, then the texts, and last
-// everything else.
+// Ranks: null 0, false 1, true 2, then the numbers, then the texts, and last everything
+// else.
 type axis struct {
 	numbers []*apd.Decimal // ascending, distinct
 	texts   []string       // ascending, distinct

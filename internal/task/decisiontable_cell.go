@@ -29,8 +29,8 @@ type literal struct {
 	text   string
 }
 
-// test is one entry of a cell's list: an interval of values, of which an
-// absent end is open towards all values of the other end's kind.
+// test is one entry of a cell's list: an interval of values. If one end is absent, the
+// interval is open towards all values of the other end's kind.
 type test struct {
 	low, high         *literal
 	lowOpen, highOpen bool // the end itself does not count

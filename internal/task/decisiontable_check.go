@@ -7,10 +7,9 @@ import "slices"
 // independent, which an expression's value and a path within another path are
 // not; such columns can only rule a pair out.
 
-// comparisonsMax bounds the cells that are compared at publish to a fraction of a
-// second. A table of which it is too little has thousands of rules that only
-// lists within the same bounds keep apart. What is not compared counts as not
-// sure.
+// comparisonsMax bounds the cells that publishing compares, to a fraction of a second.
+// Only a table of thousands of rules that differ in lists within the same bounds exceeds
+// it. Pairs that are not compared count as uncertain.
 const comparisonsMax = 20_000_000
 
 // ruleCheck compares the rules of a table.
@@ -141,7 +140,7 @@ func (t *ruleCheck) shadowed() []pair {
 	return found
 }
 
-// subsumes reports whether x hits wherever y does.
+// subsumes reports whether x hits in every case in which y hits.
 func (t *ruleCheck) subsumes(x, y int) bool {
 	a, b := t.row(x), t.row(y)
 	for i := range a {

@@ -84,8 +84,8 @@ type cellExpression struct {
 	expr   *expression.Expression
 }
 
-// output is a result of the table. values, highest priority first, are what
-// policy priority orders by.
+// output is a result of the table. The hit policy priority orders by values, highest
+// priority first.
 type output struct {
 	path   []string
 	name   string
@@ -104,7 +104,7 @@ type conclusion struct {
 // evaluation is one run of a table.
 type evaluation struct {
 	*table
-	ctx    context.Context // whose end stops the run between two expressions
+	ctx    context.Context // its end stops the run between two expressions
 	env    *expression.Env
 	values []any
 	ranks  []uint32
@@ -159,7 +159,7 @@ func (c *column) value(env *expression.Env) (any, error) {
 	return nil, nil
 }
 
-// lookup follows a dotted path from a root; what is missing is null.
+// lookup follows a dotted path from a root; a missing value is null.
 func lookup(env *expression.Env, path []string) any {
 	var v any
 	switch path[0] {

@@ -80,7 +80,7 @@ func (a *axis) named(kinds kind) []span {
 	return merge(spans)
 }
 
-// search goes on from an axis with the rules that hold on those before it.
+// search continues with an axis and the rules that hold on all earlier axes.
 func (g *gapSearch) search(axis int, rules []int) bool {
 	if g.left -= len(rules) + 1; g.left < 0 {
 		return false
@@ -136,7 +136,7 @@ func (g *gapSearch) turns(axis int, rules []int) []uint32 {
 	return slices.Compact(ranks)
 }
 
-// describe writes the values that were found, column by column.
+// describe writes the text of a rank for a warning.
 func (g *gapSearch) describe() string {
 	var parts []string
 	for i, a := range g.axes {
@@ -152,7 +152,7 @@ func (g *gapSearch) describe() string {
 	return strings.Join(parts, " and ")
 }
 
-// describe writes a rank that named gives.
+// describe writes the text of a rank for a warning.
 func (a *axis) describe(rank uint32) string {
 	switch {
 	case rank == rankNull:

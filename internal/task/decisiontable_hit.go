@@ -38,9 +38,9 @@ func (e *evaluation) unique() (any, error) {
 	return e.conclude(i)
 }
 
-// priority gives the hit whose outputs stand first in the outputs' lists of
-// values, compared output by output; where they are equal, or no output has
-// such a list, the earlier rule's.
+// priority returns the hit with the outputs that stand first in the outputs' lists of
+// values, compared output by output. If they are equal, or no output has a list, the
+// earlier rule wins.
 func (e *evaluation) priority() (any, error) {
 	var best []any
 	var bestOrder []int
@@ -63,8 +63,8 @@ func (e *evaluation) priority() (any, error) {
 	return e.nest(best), nil
 }
 
-// order gives the position of each output that has a list of values; a value
-// that the rule leaves out comes after all others.
+// order returns the position of each output that has a list of values. A value that the
+// rule omits comes after all others.
 func (e *evaluation) order(ruleIndex int, values []any) ([]int, error) {
 	var order []int
 	for i, o := range e.outputs {
@@ -91,8 +91,8 @@ func indexOf(values []any, v any) int {
 	return -1
 }
 
-// collect gives all hits in the order of the rules, or one object in which
-// each output is aggregated over the hits that have it.
+// collect returns all hits in the order of the rules, or one object with each output
+// aggregated over the hits that have it.
 func (e *evaluation) collect() (any, error) {
 	hits := []any{}
 	columns := make([][]any, len(e.outputs))

@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// prefilter keeps, for each rule y, a row of bits: the rules x that still come into
-// question beside it. Comparing rules pair by pair would take a second for a
-// table of some thousand; the prefilter takes a few steps for 64 pairs at a time and
-// leaves those few to compare whose hulls do not rule them out.
+// prefilter holds a row of bits for each rule y: the rules x that may overlap it. To
+// compare all pairs of a table of some thousand rules takes a second. The prefilter
+// handles 64 pairs at a time and leaves only pairs with overlapping hulls.
 type prefilter struct {
 	words int
 	rows  []uint64
@@ -44,8 +43,8 @@ func order(n int, key func(rule int) int64) []int {
 	return rules
 }
 
-// keep drops the pairs that do not match. Both orders are such that what matches
-// one y matches every later one.
+// keep drops the pairs that do not match. In both orders, an x that matches one y matches
+// every later y.
 func (s *prefilter) keep(xs, ys []int, matches func(x, y int) bool) {
 	seen, next := make([]uint64, s.words), 0
 	for _, y := range ys {
@@ -60,7 +59,7 @@ func (s *prefilter) keep(xs, ys []int, matches func(x, y int) bool) {
 	}
 }
 
-// before yields the rules before y that are left beside it.
+// before yields the rules before y that remain candidates.
 func (s *prefilter) before(y int) func(yield func(x int) bool) {
 	return func(yield func(int) bool) {
 		for i, word := range s.rows[y*s.words : y*s.words+y/64+1] {

@@ -7,13 +7,13 @@ import (
 	"tranche/internal/workflow"
 )
 
-// declared is the program of a task that the engine carries out itself, from
-// what its type declared: nested graphs, or the wait for a signal.
+// declared is the program of a task that the engine runs itself: nested graphs, or the
+// wait for a signal.
 type declared struct{}
 
 var errDeclared = errors.New("the engine carries this task out itself")
 
-// Effect is false: what nested tasks reach, they reach themselves.
+// Effect is false: the nested tasks have effects of their own.
 func (declared) Effect() bool { return false }
 
 // Run is never called.

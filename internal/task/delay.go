@@ -9,7 +9,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// codeDelay is the failure of a delay whose until gives no time.
+// codeDelay is the code of a delay's failure if until returns no time.
 const codeDelay = "DELAY_ERROR"
 
 // delayType waits for a time to pass.
@@ -39,8 +39,8 @@ func (delayType) Compile(c *workflow.ConfigReader) workflow.Program {
 // Effect is false: a delay only asks to be run again when its time has come.
 func (*delay) Effect() bool { return false }
 
-// Run ends once the time has come. That time depends on nothing but what was
-// recorded when the task began, so it is the same after a crash.
+// Run ends when the time is reached. The time depends only on values that were recorded
+// when the task began, so it is the same after a crash.
 func (d *delay) Run(_ context.Context, call *workflow.Call) (workflow.Result, error) {
 	until := call.Env.Now.Add(d.duration)
 	if d.until != nil {

@@ -6,11 +6,11 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Describe returns the JSON Schema of every type's config by the name of the
-// type. What members there are and of what kind comes from the code that reads
-// them; what they mean is said here.
+// Describe returns the JSON Schema of every type's config by the name of the type. The
+// code that reads the members determines the members and their types; memberDescriptions adds
+// their descriptions.
 func Describe() map[string]*workflow.ConfigSchema {
-	schemas, meanings := map[string]*workflow.ConfigSchema{}, memberMeanings()
+	schemas, meanings := map[string]*workflow.ConfigSchema{}, memberDescriptions()
 	for name, taskType := range Types(Ports{}) {
 		schema := workflow.Describe(taskType)
 		schema.Description = typeMeanings()[name]
@@ -52,117 +52,118 @@ func typeMeanings() map[string]string {
 	}
 }
 
-// memberMeanings says what every member means, by its path or by its name alone.
-func memberMeanings() map[string]string {
-	all := commonMeanings()
-	maps.Copy(all, requestMeanings())
-	maps.Copy(all, ruleMeanings())
-	maps.Copy(all, flowMeanings())
+// memberDescriptions returns the description of every member, by its path or by its name
+// alone.
+func memberDescriptions() map[string]string {
+	all := commonDescriptions()
+	maps.Copy(all, requestDescriptions())
+	maps.Copy(all, ruleDescriptions())
+	maps.Copy(all, flowDescriptions())
 	return all
 }
 
-func commonMeanings() map[string]string {
+func commonDescriptions() map[string]string {
 	return map[string]string{
-		"when":           "Condition; where it is false the task is passed over.",
-		"timeoutMs":      "Limit of one attempt.",
-		"retry":          "When a failed attempt is repeated.",
-		"maxAttempts":    "Attempts, the first included.",
-		"initialDelayMs": "Pause before the second attempt.",
-		"factor":         "What the pause grows by each time.",
-		"maxDelayMs":     "The longest pause.",
-		"jitter":         "The share of a pause that chance decides.",
-		"retryOn":        "Error codes and status codes that are tried again, instead of the type's own.",
-		"onError":        `What a failure does: "fail", "continue" or {"goto": taskId}.`,
-		"tasks":          "The nested graph's tasks.",
-		"edges":          "The nested graph's edges.",
-		"alias":          "The workflow's alias.",
-		"version":        "Its version, or latest: the highest active one when the execution begins.",
-		"input":          "The workflow's input.",
+		"when":           "Condition. If it is false, the task is skipped.",
+		"timeoutMs":      "Time limit of one attempt, in milliseconds.",
+		"retry":          "Automatic retries of a failed attempt.",
+		"maxAttempts":    "Greatest number of attempts, including the first.",
+		"initialDelayMs": "Pause before the second attempt, in milliseconds.",
+		"factor":         "Factor by which the pause grows after each attempt.",
+		"maxDelayMs":     "Longest pause, in milliseconds.",
+		"jitter":         "Random share of each pause, from 0 to 1.",
+		"retryOn":        "Error codes and status codes to retry. Replaces the list of the task type.",
+		"onError":        `Effect of a failure: "fail", "continue" or {"goto": taskId}.`,
+		"tasks":          "Tasks of the nested graph.",
+		"edges":          "Edges of the nested graph.",
+		"alias":          "Alias of the workflow.",
+		"version":        "Version of the workflow, such as v1, or latest: the highest active version when the execution begins.",
+		"input":          "Input of the workflow.",
 	}
 }
 
-func requestMeanings() map[string]string {
-	return map[string]string{ //nolint:gosec // what members mean, no credentials
-		"http-request.method":           "The method; GET by default.",
-		"http-request.url":              "The address.",
-		"http-request.query":            "Parameters to add: texts, numbers, booleans or arrays of them.",
+func requestDescriptions() map[string]string {
+	return map[string]string{ //nolint:gosec // descriptions of members, no credentials
+		"http-request.method":           "HTTP method. Default: GET.",
+		"http-request.url":              "URL of the request.",
+		"http-request.query":            "Query parameters: texts, numbers, booleans or arrays of them.",
 		"http-request.headers":          `Headers: texts, numbers, booleans or {"secret": name}.`,
-		"http-request.body":             "JSON to send.",
-		"http-request.bodyText":         "Text to send instead.",
-		"http-request.bodyForm":         "Form fields to send instead.",
-		"http-request.bodyBase64":       "Base64 text whose bytes are sent instead.",
+		"http-request.body":             "JSON body.",
+		"http-request.bodyText":         "Text body, instead of body.",
+		"http-request.bodyForm":         "Form body, instead of body.",
+		"http-request.bodyBase64":       "Bytes of the body in base64, instead of body.",
 		"http-request.successStatus":    `Statuses of success: a number, a text such as "200-299,404", or an array of both.`,
-		"http-request.source":           "The name of the data source that this task reads.",
-		"http-request.maxResponseBytes": "Limit of the answer's body.",
-		"http-request.followRedirects":  "How many redirects are followed.",
-		"http-request.auth":             "How the request shows who sends it.",
-		"http-request.auth.type":        "The way.",
-		"http-request.auth.secret":      "The name of the secret.",
-		"http-request.auth.username":    "The user name of basic.",
-		"http-request.auth.header":      "The header of apiKey; X-Api-Key by default.",
-		"http-request.auth.query":       "The parameter of apiKey, instead of a header.",
-		"http-request.auth.tokenUrl":    "Where oauth2ClientCredentials gets its access token.",
-		"http-request.auth.clientId":    "The client's id there.",
-		"http-request.auth.scope":       "The scope to ask for.",
-		"http-request.auth.audience":    "The audience to ask for.",
-		"http-request.auth.clientAuth":  "Whether the client's credentials go into a Basic header or the body.",
+		"http-request.source":           "Name of the data source that this task reads.",
+		"http-request.maxResponseBytes": "Greatest size of the response body, in bytes.",
+		"http-request.followRedirects":  "Greatest number of redirects to follow.",
+		"http-request.auth":             "Authentication of the request.",
+		"http-request.auth.type":        "Method of authentication.",
+		"http-request.auth.secret":      "Name of the secret.",
+		"http-request.auth.username":    "User name, for basic.",
+		"http-request.auth.header":      "Header, for apiKey. Default: X-Api-Key.",
+		"http-request.auth.query":       "Query parameter, for apiKey, instead of a header.",
+		"http-request.auth.tokenUrl":    "URL of the token endpoint, for oauth2ClientCredentials.",
+		"http-request.auth.clientId":    "Client id at the token endpoint.",
+		"http-request.auth.scope":       "Scope to request.",
+		"http-request.auth.audience":    "Audience to request.",
+		"http-request.auth.clientAuth":  "Place of the client's credentials: a Basic header or the body.",
 	}
 }
 
-func ruleMeanings() map[string]string {
+func ruleDescriptions() map[string]string {
 	return map[string]string{
-		"transform.fields": "An object whose leaves are templates.",
+		"transform.fields": "Object with templates as its leaves.",
 
-		"switch.cases":      "The cases in order.",
+		"switch.cases":      "Cases, in order.",
 		"switch.cases.when": "Condition of the case.",
-		"switch.cases.goto": "The task whose edge is taken.",
-		"switch.default":    "The task whose edge is taken where no case holds.",
-		"switch.mode":       "Whether the first case that holds decides, or all that hold.",
+		"switch.cases.goto": "Task to continue with.",
+		"switch.default":    "Task to continue with if no case is true.",
+		"switch.mode":       "Continue with the first true case or with all true cases.",
 
-		"decision-table.inputs":         "The columns of conditions.",
-		"decision-table.inputs.field":   "Where the column's value is: input.score.",
-		"decision-table.inputs.expr":    "The column's value, instead of field.",
-		"decision-table.inputs.name":    "The column's name for people.",
-		"decision-table.outputs":        "The columns of results.",
-		"decision-table.outputs.name":   "Where the result goes; dots nest.",
-		"decision-table.outputs.values": "The values in order of priority.",
-		"decision-table.rules":          "The rows.",
-		"decision-table.rules.when":     "A cell for each input.",
-		"decision-table.rules.then":     "A cell for each output.",
-		"decision-table.hitPolicy":      "Which of several rules that hold counts.",
-		"decision-table.aggregate":      "What collect makes of them.",
+		"decision-table.inputs":         "Columns of conditions.",
+		"decision-table.inputs.field":   "Path of the column's value, such as input.score.",
+		"decision-table.inputs.expr":    "Expression for the column's value, instead of field.",
+		"decision-table.inputs.name":    "Display name of the column.",
+		"decision-table.outputs":        "Columns of results.",
+		"decision-table.outputs.name":   "Name of the result. A dot makes nested objects.",
+		"decision-table.outputs.values": "Values of the output, highest priority first.",
+		"decision-table.rules":          "Rules of the table.",
+		"decision-table.rules.when":     "One condition for each input.",
+		"decision-table.rules.then":     "One result for each output.",
+		"decision-table.hitPolicy":      "Selection among several rules that hit.",
+		"decision-table.aggregate":      "Aggregation of the hits, for collect.",
 	}
 }
 
-func flowMeanings() map[string]string {
+func flowDescriptions() map[string]string {
 	return map[string]string{
-		"for-each.items":       "Expression that gives the list.",
+		"for-each.items":       "Expression that returns the list.",
 		"for-each.workflow":    "A published workflow to run instead of a nested graph.",
-		"for-each.concurrency": "Items worked on at a time.",
-		"for-each.onItemError": "Whether an item that fails fails the task.",
+		"for-each.concurrency": "Number of items that run concurrently.",
+		"for-each.onItemError": "Effect of a failed item on the task.",
 
-		"loop.until":         "Expression; sees last, the result of the iteration that has just ended.",
-		"loop.delayMs":       "Pause between two iterations.",
-		"loop.maxIterations": "Iterations at most.",
+		"loop.until":         "Condition that ends the loop. It can use last, the result of the latest iteration.",
+		"loop.delayMs":       "Pause between two iterations, in milliseconds.",
+		"loop.maxIterations": "Greatest number of iterations.",
 
-		"delay.forMs": "How long to wait.",
-		"delay.until": "Expression that gives the time to wait for.",
+		"delay.forMs": "Time to wait, in milliseconds.",
+		"delay.until": "Expression that returns the time at which to continue.",
 
 		"wait-for-signal.schema":    "JSON Schema of the payload.",
-		"wait-for-signal.timeoutMs": "How long to wait.",
+		"wait-for-signal.timeoutMs": "Time to wait, in milliseconds.",
 
-		"authorization-check.key":           "The authorization's key.",
-		"authorization-check.identityKey":   "The signer's identity key.",
-		"authorization-check.identityValue": "The signer's identity value.",
+		"authorization-check.key":           "Key of the authorization.",
+		"authorization-check.identityKey":   "Identity key of the signer.",
+		"authorization-check.identityValue": "Identity value of the signer.",
 
 		"end.status":       "completed or failed.",
-		"end.statusCode":   "The result's statusCode.",
-		"end.output":       "The result's output, an object.",
-		"end.customOutput": "The result's customOutput.",
+		"end.statusCode":   "statusCode of the result.",
+		"end.output":       "output of the result, an object.",
+		"end.customOutput": "customOutput of the result.",
 		"end.notes":        "Notes of the result.",
 		"end.notices":      "Notices of the result.",
-		"end.tags":         "Tags to add to the execution's.",
-		"end.errorMessage": "The result's errorMessage.",
-		"end.attachments":  "Stored files that belong to the result.",
+		"end.tags":         "Tags to add to the execution.",
+		"end.errorMessage": "errorMessage of the result.",
+		"end.attachments":  "Stored files to attach to the result.",
 	}
 }

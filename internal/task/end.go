@@ -12,7 +12,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Limits of what an end task adds to a result.
+// Limits of the values that an end task adds to a result.
 const (
 	statusCodeLeast = 200
 	statusCodeMost  = 599
@@ -21,12 +21,11 @@ const (
 	tagLengthMax    = 64 // characters
 )
 
-// endType ends its graph and says how and with what.
+// endType is the type of tasks that end their graph.
 type endType struct{}
 
-// end is a compiled end task. Its members are trees, because every text of
-// them may be a template; what is written out is checked at publish, what is
-// computed when it is.
+// end is a compiled end task. Its members are trees, because every text in them may be a
+// template. Constant values are checked at publish, computed values at run time.
 type end struct{ members []endTree }
 
 type endTree struct {
@@ -97,7 +96,7 @@ func (e *end) Run(_ context.Context, call *workflow.Call) (workflow.Result, erro
 	return workflow.Result{Output: result.output, End: &result.End}, nil
 }
 
-// placedError is what is wrong with a part of a value.
+// placedError is a fault of a part of a value.
 type placedError struct {
 	path string
 	err  error

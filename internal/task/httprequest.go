@@ -241,7 +241,8 @@ func (r *httpRequest) repeatable() bool {
 	return r.method != http.MethodPost && r.method != http.MethodPatch
 }
 
-// refused makes the failure of an answer whose status is none of successStatus.
+// refused returns the failure for a response with a status that successStatus does not
+// include.
 func (r *httpRequest) refused(answer *egress.Response, at time.Time) error {
 	result := &workflow.TaskError{
 		Code:       workflow.CodeExternalService,

@@ -19,8 +19,8 @@ import (
 	"tranche/internal/workflow"
 )
 
-// retryAfterMax bounds what a service may ask for; an execution that waits
-// longer has met its time limit before.
+// retryAfterMax bounds the Retry-After of a service. An execution that waits longer
+// reaches its time limit first.
 const retryAfterMax = workflow.TimeoutAsyncMax
 
 // retryAfter reads a Retry-After header, seconds or a date (RFC 9110, section
@@ -81,7 +81,7 @@ func readAnswer(answer *egress.Response) (any, error) {
 
 var errNotJSON = errors.New("the response body is not JSON, although its content type says so")
 
-// decodeText gives the text of a body. A NUL is in no text.
+// decodeText returns the text of a body. A text with a NUL character is refused.
 func decodeText(body []byte, mediaType, charset string) (string, bool) {
 	if charset != "" && strings.HasPrefix(mediaType, "text/") {
 		if encoding, err := htmlindex.Get(charset); err == nil {

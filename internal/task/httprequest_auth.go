@@ -11,7 +11,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// The ways in which a request shows who sends it (decisions 4.4).
+// The methods of authentication of a request (decisions 4.4).
 const (
 	authBearer = "bearer"
 	authBasic  = "basic"
@@ -66,8 +66,8 @@ func readAuth(c *workflow.ConfigReader) *requestAuth {
 	return a
 }
 
-// authorize adds what auth and the headers name of secrets, and tells what must
-// not come back.
+// authorize adds the secrets of auth and of the headers. It records the values that must
+// not appear in a response.
 func (r *httpRequest) authorize(ctx context.Context, request *egress.Request, call *workflow.Call, hidden *redactor) error {
 	if r.auth == nil && !r.secretive {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// requestBody is what a request carries: at most one of these is set.
+// requestBody is the body of a request: at most one of its fields is set.
 type requestBody struct {
 	json   *expression.Tree
 	form   *expression.Tree
@@ -43,7 +43,7 @@ func readBody(c *workflow.ConfigReader) requestBody {
 	return b
 }
 
-// set fills the body in, and says of what type it is.
+// set adds the body and its content type.
 func (b *requestBody) set(request *egress.Request, env *expression.Env) error {
 	switch {
 	case b.json != nil:
@@ -86,7 +86,7 @@ func (b *requestBody) set(request *egress.Request, env *expression.Env) error {
 	return nil
 }
 
-// bodyText is what a template gives, null as nothing.
+// bodyText returns the text of a template; null becomes empty.
 func bodyText(template *expression.Template, env *expression.Env) (string, error) {
 	v, err := template.Eval(env)
 	if err != nil || v == nil {

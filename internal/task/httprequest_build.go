@@ -34,7 +34,7 @@ func (r *httpRequest) build(env *expression.Env) (egress.Request, error) {
 	return request, r.setHeaders(request.Header, env)
 }
 
-// setHeaders fills in the headers; one whose value is null is left out.
+// setHeaders sets the headers. A header with the value null is omitted.
 func (r *httpRequest) setHeaders(into http.Header, env *expression.Env) error {
 	into.Set(headerUserAgent, "Tranche")
 	for _, h := range r.headers {
@@ -60,6 +60,6 @@ func (r *httpRequest) setHeaders(into http.Header, env *expression.Env) error {
 	return nil
 }
 
-// isHeaderControl reports what must not be in a header's value: above all the
-// line ends with which one could begin another header.
+// isHeaderControl reports characters that a header's value must not contain, above all
+// line ends, which could begin another header.
 func isHeaderControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }

@@ -10,9 +10,8 @@ import (
 	"tranche/internal/workflow"
 )
 
-// A definition is no place for credentials: whoever may read it has them, and
-// so has whoever reads what its executions sent. They are secrets, which a
-// definition names.
+// A definition must not hold credentials: they would be visible to all readers of the
+// definition and of its executions. Definitions refer to secrets by name.
 const mustBeSecret = "must not hold a credential that is written in the definition"
 
 var (
@@ -68,8 +67,8 @@ func credentialInQuery(source string) bool {
 	return false
 }
 
-// isConstant reports whether a template gives the same text whatever happens,
-// and one that is not empty.
+// isConstant reports whether a template always returns the same text, and that text is not
+// empty.
 func isConstant(template string) bool {
 	compiled, err := expression.CompileTemplate(template, expression.Scope{Item: true, Last: true})
 	if err != nil {
@@ -80,8 +79,8 @@ func isConstant(template string) bool {
 	return text != ""
 }
 
-// isCredentialHeader is holdsCredential for a header: elsewhere an authorization may
-// be what somebody consented to.
+// isCredentialHeader is holdsCredential for a header. Elsewhere "authorization" may mean a
+// borrower's consent.
 func isCredentialHeader(name string) bool {
 	last := strings.ToLower(name)
 	return holdsCredential(name) || strings.HasSuffix(last, "authorization") || strings.HasSuffix(last, "cookie")

@@ -23,8 +23,8 @@ import (
 const (
 	// tokenLeeway is how long before its end a token is not used any more.
 	tokenLeeway = 30 * time.Second
-	// tokenTTLDefault is the life of a token whose answer does not say (RFC 6749,
-	// section 5.1, leaves it to the server's documentation).
+	// tokenTTLDefault is the life of a token if the response does not state it. RFC 6749,
+	// section 5.1, leaves it to the server's documentation.
 	tokenTTLDefault = 5 * time.Minute
 	tokenTTLMax     = 24 * time.Hour
 	tokensMax       = 10_000 // kept in memory
@@ -57,8 +57,8 @@ func readGrant(c *workflow.ConfigReader) tokenGrant {
 	return g
 }
 
-// tokenKey is what tokens are the same for. A secret that was written anew has
-// other tokens.
+// tokenKey identifies the requests that share a token. A new value of a secret has new
+// tokens.
 type tokenKey struct {
 	tenant, secret, address, clientID, scope, audience string
 	updatedAt                                          time.Time
@@ -66,7 +66,7 @@ type tokenKey struct {
 
 // tokenCache keeps access tokens until they end. It is safe for concurrent use.
 type tokenCache struct {
-	asking singleflight.Group // of several who need the same token one asks for it
+	asking singleflight.Group // concurrent tasks share one request for a token
 	mu     sync.Mutex
 	tokens map[tokenKey]keptToken
 }
@@ -93,8 +93,8 @@ func (c *tokenCache) keep(key tokenKey, kept keptToken) {
 	c.tokens[key] = kept
 }
 
-// token gives an access token, kept or new. Who waits for another that asks for it
-// gets what that one gets, a failure too.
+// token returns a cached or a new access token. Concurrent callers share one request, and
+// also its failure.
 func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Secret) (string, error) {
 	key := r.tokenKey(ctx, secret)
 	if token, ok := r.tokens.read(key, call.At); ok {
@@ -103,8 +103,8 @@ func (r *httpRequest) token(ctx context.Context, call *workflow.Call, secret Sec
 	if !secret.Bound(r.auth.grant.address) {
 		return "", failure(codeSecret, "secret %s must not be sent to the host of tokenUrl", r.auth.secret)
 	}
-	// It is asked for to its end, whoever of those who wait for it leaves. Together
-	// wait those who would ask, and take a failure, in the same way.
+	// The request runs to its end even if a caller stops waiting. Only callers with the
+	// same request and the same treatment of failures share it.
 	together := fmt.Sprintf("%#v %t %s %t", key, r.auth.grant.inBody, r.timeout, r.repeatable())
 	asked := r.tokens.asking.DoChan(together, func() (token any, err error) {
 		err = fault.Safely(func() (err error) {

@@ -13,9 +13,9 @@ import (
 	"tranche/internal/expression"
 )
 
-// address is the url of an http-request: a template whose values are encoded
-// for the place they are filled into (decisions 4.4), so that no value can
-// reach another path, add a parameter or change the host.
+// address is the url of an http-request: a template whose values are encoded for their
+// place (decisions 4.4). So a value can neither reach another path, nor add a parameter,
+// nor change the host.
 type address struct{ template *expression.Template }
 
 var (
@@ -35,8 +35,7 @@ func (a *address) holdsCredential() bool {
 	return credentialInQuery(source)
 }
 
-// checkLiteral reports what is wrong with the parts of a url that are written
-// in the definition.
+// checkLiteral reports faults of the constant parts of a url.
 func (a *address) checkLiteral() error {
 	if text, ok := a.template.Literal(); ok {
 		_, err := readURL(text, true)
@@ -114,7 +113,7 @@ func (a *address) resolve(env *expression.Env) (*url.URL, error) {
 	return readURL(text.String(), true)
 }
 
-// encodePart writes a value for its place, which what stands before it tells.
+// encodePart encodes a value for its place, which follows from the text before it.
 func encodePart(before string, part expression.Part) (string, error) {
 	if kindOf(part.Value) == kindOther {
 		return "", errNotText

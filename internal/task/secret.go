@@ -47,7 +47,7 @@ func (t httpRequestType) reveal(ctx context.Context, name string, address *url.U
 	return secret, nil
 }
 
-// redactor blots out secrets in whatever came back.
+// redactor masks secrets in responses.
 type redactor struct{ forms []string }
 
 // hide adds a value that must not appear.
@@ -75,11 +75,11 @@ func forms(value string) []string {
 		html.EscapeString(value), value)
 }
 
-// escapes finds what a URL-encoded text has for one byte.
+// escapes matches the URL encoding of one byte.
 var escapes = regexp.MustCompile(`%[0-9A-F]{2}`)
 
-// base64Forms are a value's in both alphabets: with padding, without, and what
-// is always there when it stands within a longer text, wherever it begins.
+// base64Forms returns the forms of a value in both alphabets: with padding, without, and
+// the part that appears at any offset within a longer text.
 func base64Forms(value string) []string {
 	var found []string
 	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {

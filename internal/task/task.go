@@ -1,8 +1,7 @@
-// Package task holds the task types of workflow definitions, one file each
-// with what belongs to it: how its config is read and what its program does
-// (decisions 4.4; the reference for authors is docs/workflows.md). It must
-// know neither the database nor the engine: what a program needs from outside
-// is passed in as a port.
+// Package task holds the task types of workflow definitions, one file each: reading of the
+// config and the program (decisions 4.4). The reference for authors is docs/workflows.md.
+// The package must know neither the database nor the engine. Programs reach the outside
+// through ports.
 package task
 
 import (
@@ -17,7 +16,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Ports are what programs reach the outside through.
+// Ports are the interfaces through which programs reach the outside.
 type Ports struct {
 	HTTP *egress.Client
 	// RevealSecret opens the secrets that requests carry.

@@ -16,8 +16,7 @@ type transformType struct{}
 // transform is a compiled transform: its leaves, each after those it uses.
 type transform struct{ leaves []leaf }
 
-// leaf is one value to compute: anything but an object with members, whose
-// members are leaves of their own.
+// leaf is one value to compute. An object with members is not a leaf; its members are.
 type leaf struct {
 	path []string
 	tree *expression.Tree
@@ -68,7 +67,7 @@ func (b *transformBuilder) read(path []string, fields map[string]any) {
 	}
 }
 
-// sort puts each leaf after those it uses and reports what cannot be sorted.
+// sort orders each leaf after the leaves that it uses, and reports cycles.
 func (b *transformBuilder) sort() []leaf {
 	b.state = make([]visit, len(b.leaves))
 	for i := range b.leaves {

@@ -150,7 +150,7 @@ func flowDescriptions() map[string]string {
 		"delay.until": "Expression that returns the time at which to continue.",
 
 		"wait-for-signal.schema":    "JSON Schema of the payload.",
-		"wait-for-signal.timeoutMs": "Time to wait, in milliseconds.",
+		"wait-for-signal.timeoutMs": "Longest time to wait for the signal, in milliseconds.",
 
 		"authorization-check.key":           "Key of the authorization.",
 		"authorization-check.identityKey":   "Identity key of the signer.",

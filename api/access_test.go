@@ -63,6 +63,7 @@ func TestAccess(t *testing.T) {
 // path, {own, foreign, unknown, malformed} ids, and scopes. A parameter without a value in
 // ownedThings fails the test.
 func testAccessMatrix(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	owner, stranger := s.Tenant(t), s.Tenant(t)
 	admin, other := owner.As(t, identity.RoleAdmin), stranger.As(t, identity.RoleAdmin)
 	own, foreign := ownedThings(t, admin, "owned"), ownedThings(t, other, "foreign")
@@ -125,6 +126,7 @@ func (r route) namesOthersInBody() bool {
 // Ids of another tenant in bodies and queries get the same answer as unknown ids, byte for
 // byte.
 func testAccessForeignIDs(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	admin, other := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	own, foreign := ownedThings(t, admin, "owned"), ownedThings(t, other, "foreign")
 	execute := "/v1/workflows/" + own["alias"] + "/v1/execute"

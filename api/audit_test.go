@@ -18,6 +18,7 @@ import (
 // Changes of active workflows, secrets and message templates are recorded with their
 // client and request. Rejected changes are not recorded.
 func testAccessAuditTrail(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	named := func(id string) apitest.Header { return apitest.Header{Name: "X-Request-Id", Value: id} }

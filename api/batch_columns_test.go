@@ -31,6 +31,7 @@ func packageTables(t *testing.T, c *apitest.Caller, packageID string) map[string
 // Every property of inputs and outputs has a column of its own, regardless of its name.
 // failed.csv restores each property.
 func testBatchesEveryPropertyHasColumn(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name": "Dots", "alias": "dots",
 		"inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},

@@ -79,6 +79,7 @@ func TestBatches(t *testing.T) {
 }
 
 func testBatchesUploadURLErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	for name, request := range map[string]any{
@@ -114,6 +115,7 @@ func testBatchesUploadURLErrors(t *testing.T, s *apitest.Service) {
 }
 
 func testBatchesUploadErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	csv := contentType("text/csv")
 	address := c.Post(t, uploadPath, map[string]any{"fileName": "a.csv"}).Expect(http.StatusCreated).Text("signedUrl")
@@ -209,6 +211,7 @@ func TestSignedURLsExpire(t *testing.T) {
 }
 
 func testBatchesDownloads(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -338,6 +341,7 @@ func TestExecuteBatchErrors(t *testing.T) {
 }
 
 func testBatchesExecuteRequiresActiveWorkflow(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(batchWorkflow)).Expect(http.StatusCreated).Text("id")
 	body := map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}
@@ -357,6 +361,7 @@ func testBatchesExecuteRequiresActiveWorkflow(t *testing.T, s *apitest.Service) 
 }
 
 func testBatchesGetErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -376,6 +381,7 @@ func testBatchesGetErrors(t *testing.T, s *apitest.Service) {
 }
 
 func testBatchesList(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
@@ -407,6 +413,7 @@ func testBatchesList(t *testing.T, s *apitest.Service) {
 
 // Items of a batch of a sandbox client are tests.
 func testBatchesSandboxBatchIsTest(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).Sandbox(t, identity.RoleAdmin)
 	publishBatchWorkflow(t, c)
 	id := c.Post(t, "/v1/workflows/echo/v1/execute-batch", map[string]any{"workflowInput": map[string]any{"items": []any{map[string]any{"borrowerId": "B-1"}}}}).
@@ -422,6 +429,7 @@ func testBatchesSandboxBatchIsTest(t *testing.T, s *apitest.Service) {
 
 // The result contains the files that the end task names.
 func testBatchesResultAttachments(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	stored := uploadFile(t, c, "terms.csv", "rate\n4.50\n")
 	foreign := uploadFile(t, s.Tenant(t).As(t, identity.RoleAdmin), "terms.csv", "rate\n9.99\n")

@@ -14,6 +14,7 @@ import (
 // An input with a borrower id that is too long is rejected, because its execution would
 // have no borrower.
 func testExecuteBorrowerOfInput(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publish(t, c, `{"name":"x","alias":"w","tasks":[{"id":"done","type":"end","config":{}}]}`)
 	input := func(borrower string) string { return `{"borrowerId":"` + borrower + `"}` }

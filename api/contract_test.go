@@ -30,6 +30,7 @@ func TestContract(t *testing.T) {
 }
 
 func testContractErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 
 	t.Run("router", func(t *testing.T) {
@@ -106,6 +107,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func testContractBodies(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleDeveloper)
 
 	t.Run("malformed", func(t *testing.T) {

@@ -63,6 +63,7 @@ func TestExecute(t *testing.T) {
 }
 
 func testExecuteSynchronous(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	id := publish(t, c, sumWorkflow)
@@ -107,6 +108,7 @@ func testExecuteSynchronous(t *testing.T, s *apitest.Service) {
 }
 
 func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("ask", ""))
@@ -134,6 +136,7 @@ func testExecuteWithCalls(t *testing.T, s *apitest.Service) {
 }
 
 func testExecuteAsynchronous(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("async", `,"executionMode":"async"`))
@@ -247,6 +250,7 @@ func TestExecuteErrors(t *testing.T) {
 }
 
 func testExecuteOtherTenant(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c, stranger := tenant.As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)

@@ -26,6 +26,7 @@ func TestExecutionControl(t *testing.T) {
 // The message of an execution that waited for a job has the time limit of the workflow, not
 // the time from its start to its deadline.
 func testExecutionControlTimeoutOfWait(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":1,"tasks":[{"id":"rest","type":"delay","config":{"forMs":60000}}]}`)
 	id := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
@@ -35,6 +36,7 @@ func testExecutionControlTimeoutOfWait(t *testing.T, s *apitest.Service) {
 
 // The time limit of an execution starts again with each attempt.
 func testExecutionControlTimeoutOfRetry(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"waits","timeoutSeconds":3,"tasks":[{"id":"answer","type":"wait-for-signal","config":{}}]}`)
 	id := c.Post(t, "/v1/workflows/waits/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
@@ -46,6 +48,7 @@ func testExecutionControlTimeoutOfRetry(t *testing.T, s *apitest.Service) {
 
 // The error explains why a nested task cannot be skipped.
 func testExecutionControlSkipNestedTask(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"x","alias":"nests","tasks":[
 		{"id":"outer","type":"for-each","config":{"items":"[1]","tasks":[

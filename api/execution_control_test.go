@@ -14,6 +14,7 @@ import (
 )
 
 func testExecutionControlRetry(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, `{"name":"Retry","alias":"retry","tasks":[
@@ -51,6 +52,7 @@ func testExecutionControlRetry(t *testing.T, s *apitest.Service) {
 
 // A retry removes the tags of the failed end task and keeps those of the request.
 func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Declined","alias":"declined","tasks":[
 		{"id":"done","type":"end","config":{"status":"failed","tags":["mine","declined","attempt-{{ execution.attempt }}"]}}]}`)
@@ -80,6 +82,7 @@ func testExecutionControlTagsOfRetry(t *testing.T, s *apitest.Service) {
 }
 
 func testExecutionControlRetrySkipsTasks(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	b.SetAnswer(score(http.StatusInternalServerError))
@@ -154,6 +157,7 @@ func TestCancelPending(t *testing.T) {
 }
 
 func testExecutionControlErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c, stranger := tenant.As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)

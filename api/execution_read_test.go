@@ -28,6 +28,7 @@ func TestExecutionRead(t *testing.T) {
 }
 
 func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	workflowID := publish(t, c, sumWorkflow)
@@ -75,6 +76,7 @@ func testExecutionReadExecution(t *testing.T, s *apitest.Service) {
 
 // The record of an item has its batch and its position.
 func testExecutionReadBatchItem(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	batch := c.Post(t, "/v1/workflows/sum/v1/execute-batch", apitest.Raw(`{"label":"November","workflowInput":{"items":[{"a":1},{"a":2}]}}`)).
@@ -99,6 +101,7 @@ func executionCursor(page uint32) string {
 }
 
 func testExecutionReadListErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	for query, field := range map[string]string{
@@ -163,6 +166,7 @@ func TestExecutionListTotal(t *testing.T) {
 // A stored result may be deeper than a request: task results have the depth limit of
 // requests, and the results by task id and by item are around them.
 func testExecutionReadDeepResult(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	nested := func(levels int) apitest.Raw {
 		return apitest.Raw(`{"x":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)

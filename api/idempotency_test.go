@@ -39,6 +39,7 @@ func TestIdempotency(t *testing.T) {
 // Of 50 concurrent identical requests to two replicas, one has an effect. The others get
 // its answer, or an error that it is in progress. Later requests get its answer.
 func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	replica := s.Replica(t, server.RoleAPI)
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
@@ -92,6 +93,7 @@ func testIdempotencyParallelRequests(t *testing.T, s *apitest.Service) {
 }
 
 func testIdempotencyKeys(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	id := publish(t, c, sumWorkflow)
@@ -163,6 +165,7 @@ func TestIdempotencyFingerprintsAreKeyed(t *testing.T) {
 
 // A key can be used again after a day.
 func testIdempotencyKeyExpires(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
@@ -179,6 +182,7 @@ func testIdempotencyKeyExpires(t *testing.T, s *apitest.Service) {
 // The first answer is replayed, also after a wait has timed out or a retry has changed the
 // result.
 func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	b := newBureau(t)
 	publish(t, c, b.workflow("ask", ""))
@@ -202,6 +206,7 @@ func testIdempotencyFirstAnswerIsKept(t *testing.T, s *apitest.Service) {
 
 // A replayed answer has the preference of the repeated request that it satisfies.
 func testIdempotencyPreferences(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, sumWorkflow)
 	for name, tc := range map[string]struct {

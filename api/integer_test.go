@@ -23,6 +23,7 @@ const counted = `{"name": "Counted", "alias": "counted", "executionMode": "sync"
 
 // Integers are accepted in every notation, because some libraries have one number type.
 func testExecuteIntegers(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(counted)).Expect(http.StatusCreated).Text("id")
 	c.Put(t, "/v2/workflows/"+id, apitest.Raw(`{"timeoutSeconds": 30.0}`)).Expect(http.StatusOK)

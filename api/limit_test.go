@@ -149,6 +149,7 @@ func TestLimits(t *testing.T) {
 }
 
 func testLimitsRateLimitHeaders(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.LimitedTenant(t, identity.Limit{Category: identity.LimitManagement, PerMinute: 3})
 	admin := tenant.As(t, identity.RoleAdmin)
 	first := admin.Get(t, "/v2/workflows").Expect(http.StatusOK)
@@ -195,6 +196,7 @@ func TestRevocationIsPrompt(t *testing.T) {
 }
 
 func testLimitsRefreshToken(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	caller := s.Tenant(t).As(t, identity.RoleAdmin)
 	const path = "/identity/resources/auth/v1/api-token"
 	login := s.Anonymous().Post(t, path, map[string]any{"clientId": caller.ClientID, "secret": caller.Secret}).Expect(http.StatusOK)

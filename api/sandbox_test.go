@@ -21,6 +21,7 @@ func TestSandbox(t *testing.T) {
 
 // A sandbox client can read executions that are not tests, but it cannot control them.
 func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)
@@ -62,6 +63,7 @@ func testSandboxRunsTestsOnly(t *testing.T, s *apitest.Service) {
 // A sandbox client cannot replace or delete schedules that are not tests. Other clients can
 // replace schedules of tests.
 func testSandboxSchedules(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	id := publish(t, c, `{"name":"x","alias":"nightly","tasks":[{"id":"done","type":"end","config":{}}]}`)
@@ -88,6 +90,7 @@ func testSandboxSchedules(t *testing.T, s *apitest.Service) {
 
 // A refreshed token of a sandbox client is a sandbox token.
 func testSandboxTokenRefresh(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c, sandbox := tenant.As(t, identity.RoleAdmin), tenant.Sandbox(t, identity.RoleAdmin)
 	publish(t, c, `{"name":"Fails","alias":"fails","tasks":[{"id":"done","type":"end","config":{"status":"failed"}}]}`)

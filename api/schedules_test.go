@@ -48,6 +48,7 @@ func TestSchedules(t *testing.T) {
 }
 
 func testSchedulesConfigureAndDelete(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 
@@ -108,6 +109,7 @@ func testSchedulesConfigureAndDelete(t *testing.T, s *apitest.Service) {
 }
 
 func testSchedulesInputRequiresScope(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	id := publishScheduled(t, tenant.As(t, identity.RoleAdmin))
 	slots := `"schedule":{"cron":"0 0 * * *","input":{"amount":1}},"scheduleBatch":{"cron":"0 0 * * *","label":"x","workflowInput":{"items":[{"amount":1}]}}`
@@ -128,6 +130,7 @@ func testSchedulesInputRequiresScope(t *testing.T, s *apitest.Service) {
 }
 
 func testSchedulesErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 	draft := c.Post(t, "/v2/workflows/"+id+"/create-draft", nil).Expect(http.StatusCreated).Text("id")
@@ -248,6 +251,7 @@ func TestSchedulesRun(t *testing.T) {
 // A schedule that another version of the service stored is returned without its unreadable
 // part. The other schedule and the firings are returned as well.
 func testSchedulesUnreadable(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := publishScheduled(t, c)
 	const single, batch = `"schedule":{"cron":"0 0 29 2 *","input":{"amount":1}}`, `"scheduleBatch":{"cron":"0 0 29 2 *","label":"x"}`

@@ -24,6 +24,7 @@ func TestSecrets(t *testing.T) {
 
 // A definition can refer to secrets by valid names only.
 func testSecretsNames(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for i, name := range []string{"k", "Bureau-key_2.a", strings.Repeat("k", 64), strings.Repeat("k", 65), "Bearer sk_live_123", ".k", "k/k", "ключ"} {
 		put := c.Put(t, "/v1/secrets/"+url.PathEscape(name), apitest.Raw(`{"value":"open sesame","hosts":["example.com"]}`))
@@ -48,6 +49,7 @@ func testSecretsNames(t *testing.T, s *apitest.Service) {
 
 // One response has all errors of a secret.
 func testSecretsErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	for body, fields := range map[string][]string{
 		`{"value":"short","hosts":["a.example","https://a.example/",1]}`: {"value", "hosts[1]", "hosts[2]"},
@@ -63,6 +65,7 @@ func testSecretsErrors(t *testing.T, s *apitest.Service) {
 }
 
 func testSecretsPublishRejectsCredentials(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	id := c.Post(t, "/v2/workflows", apitest.Raw(`{"name":"x","alias":"w","tasks":[{"id":"a","type":"http-request","config":{
 		"url":"https://example.com/?api_key=hunter2","headers":{"Private-Token":"hunter2"},"query":{"access_token":"hunter2"},"body":{"a":[{"password":"hunter2"}]}}}]}`)).

@@ -50,6 +50,7 @@ func TestSignals(t *testing.T) {
 }
 
 func testSignalsDeliver(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "approval", approval, `[{"source":"start","target":"approval"},{"source":"approval","target":"done"}]`)
 	id := c.Post(t, "/v1/workflows/approval/v1/execute", apitest.Raw(`{}`)).Expect(http.StatusAccepted).Text("executionId")
@@ -68,6 +69,7 @@ func testSignalsDeliver(t *testing.T, s *apitest.Service) {
 }
 
 func testSignalsEarlySignal(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	target := targettest.New(t)
 	release := target.Hold()
@@ -109,6 +111,7 @@ func TestCallbackURLs(t *testing.T) {
 
 // Errors name the field that the caller sent. The body of a callback is the payload.
 func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	target := targettest.New(t)
 	publishGraph(t, c, "asked", `[{"id":"ask","type":"http-request","config":{"url":"`+target.URL+`","query":{"to":"{{ callbackUrl(\"answer\") }}"}}},
@@ -132,6 +135,7 @@ func testSignalsPayloadErrors(t *testing.T, s *apitest.Service) {
 // The waits of a retry have new callback URLs. URLs of the previous attempt do not answer
 // them.
 func testSignalsCallbackURLAfterRetry(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "declined", `[
 		{"id":"address","type":"transform","config":{"fields":{"to":"{{ callbackUrl(\"answer\") }}"}}},
@@ -162,6 +166,7 @@ func testSignalsCallbackURLAfterRetry(t *testing.T, s *apitest.Service) {
 }
 
 func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
 	publishGraph(t, c, "inner", `[{"id":"double","type":"transform","config":{"fields":{"n":"{{ input.n * 2 }}"}}}]`, `[]`)
 	publishGraph(t, c, "outer", `[{"id":"sub","type":"sub-workflow","config":{"alias":"inner","version":"latest","input":{"n":"{{ input.n }}"}}}]`, `[]`)
@@ -195,6 +200,7 @@ func testSignalsSubWorkflow(t *testing.T, s *apitest.Service) {
 }
 
 func testSignalsSecretsAreSealed(t *testing.T, s *apitest.Service) {
+	t.Helper()
 	tenant := s.Tenant(t)
 	c := tenant.As(t, identity.RoleAdmin)
 	target := targettest.New(t, targettest.WithAnswer(func(w http.ResponseWriter, r *http.Request) {

@@ -83,7 +83,7 @@ func (s *Service) Run(ctx context.Context, req Request, wait time.Duration) (Exe
 	}
 	if wait == 0 || !req.Plan.Effects {
 		// The caller's goroutine runs it: switching to another would delay the answer.
-		e, err := s.runCounted(s.life, r)
+		e, err := s.runCounted(r)
 		if err != nil || e.Result != nil {
 			return e, err
 		}
@@ -100,7 +100,7 @@ func (s *Service) runWithin(ctx context.Context, r *startRun, wait time.Duration
 	}
 	ended := make(chan ending, 1)
 	go func() {
-		e, err := s.runCounted(s.life, r)
+		e, err := s.runCounted(r)
 		ended <- ending{e, err}
 	}()
 	waiting, cancel := context.WithTimeout(ctx, wait)
@@ -125,9 +125,9 @@ func (s *Service) runWithin(ctx context.Context, r *startRun, wait time.Duration
 }
 
 // runCounted runs an execution that s.running has counted.
-func (s *Service) runCounted(ctx context.Context, r *startRun) (Execution, error) {
+func (s *Service) runCounted(r *startRun) (Execution, error) {
 	defer s.running.end()
-	return r.complete(postgres.WithTenant(ctx, r.tenantID))
+	return r.complete(s.life)
 }
 
 // poll waits for the end of an execution that this process has released, until over is
@@ -194,6 +194,7 @@ func (s *Service) newStart(r *Request) (*startRun, error) {
 // complete drives the run and writes its end. An execution that waits, or that another process
 // took over, has no result.
 func (r *startRun) complete(ctx context.Context) (Execution, error) {
+	ctx = postgres.WithTenant(ctx, r.tenantID)
 	f, err := r.drive(ctx, r)
 	if err == nil && f != nil {
 		r.dropValues(f)

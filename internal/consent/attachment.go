@@ -17,10 +17,10 @@ import (
 	"tranche/queries"
 )
 
-// attachmentsMax bounds the files of one authorization.
+// attachmentsMax is the most files of one authorization.
 const attachmentsMax = 20
 
-// contentType is the type of a file by the end of its name.
+// contentType returns the media type for the extension of a file name.
 func contentType(fileName string) (string, error) {
 	if reason := storage.CheckFileName(fileName); reason != "" {
 		return "", fault.InvalidRequest(fault.Detail{Field: "fileName", Message: reason})
@@ -41,9 +41,8 @@ func contentType(fileName string) (string, error) {
 	}
 }
 
-// Attach announces a file of an authorization that is not signed; its bytes
-// are put afterwards, before a code is asked for. A code that is open is
-// superseded.
+// Attach announces a file of an unsigned authorization. The caller uploads its bytes
+// before it requests a code. An open code is superseded.
 func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUID, actor Actor, fileName string) (file storage.Attachment, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {
@@ -58,7 +57,7 @@ func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUI
 			return fmt.Errorf("count the attachments of authorization %s: %w", authorizationID, err)
 		}
 		if count >= attachmentsMax {
-			return fault.New(fault.Conflict, "an authorization has at most %d attachments", attachmentsMax)
+			return fault.New(fault.Conflict, "an authorization can have at most %d attachments", attachmentsMax)
 		}
 		if file, err = s.Store.Announce(ctx, tx, tenantID, fileName, kind); err != nil {
 			return err
@@ -78,13 +77,13 @@ func (s *Service) Attach(ctx context.Context, tenantID, authorizationID uuid.UUI
 	return file, err
 }
 
-// closeAttachmentsTx withdraws the files whose bytes are not complete, and
-// returns what evidence says of the others. An upload that is under way finds
-// its attachment gone; one that has just become complete is among the others.
+// closeAttachmentsTx withdraws incomplete files and returns the evidence of the others. A
+// running upload fails because its attachment no longer exists. An upload that has just
+// completed is among the others.
 func (s *Service) closeAttachmentsTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID) ([]map[string]any, error) {
 	err := s.q.AuthorizationAttachmentDeleteUnstored(ctx, tx, queries.AuthorizationAttachmentDeleteUnstoredParams{TenantID: tenantID, AuthorizationID: authorizationID})
 	if err != nil {
-		return nil, fmt.Errorf("withdraw the uploads of authorization %s: %w", authorizationID, err)
+		return nil, fmt.Errorf("withdraw incomplete uploads of authorization %s: %w", authorizationID, err)
 	}
 	files, err := s.q.AuthorizationAttachmentList(ctx, tx, queries.AuthorizationAttachmentListParams{TenantID: tenantID, AuthorizationID: authorizationID})
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *Service) closeAttachmentsTx(ctx context.Context, tx pgx.Tx, tenantID, a
 	return attached, nil
 }
 
-// Attachments returns the files of an authorization whose bytes are complete.
+// Attachments returns the complete files of an authorization.
 func (s *Service) Attachments(ctx context.Context, tenantID, authorizationID uuid.UUID) ([]storage.Attachment, error) {
 	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
 		return nil, err
@@ -116,14 +115,14 @@ func (s *Service) Attachments(ctx context.Context, tenantID, authorizationID uui
 	}
 	files := make([]storage.Attachment, 0, len(names))
 	for _, name := range names {
-		if file, ok := stored[name]; ok { // else it was removed this moment
+		if file, ok := stored[name]; ok { // otherwise it was just deleted
 			files = append(files, file)
 		}
 	}
 	return files, nil
 }
 
-// Attachment returns one file of an authorization whose bytes are complete.
+// Attachment returns one complete file of an authorization.
 func (s *Service) Attachment(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID) (storage.Attachment, error) {
 	files, err := s.Attachments(ctx, tenantID, authorizationID)
 	if err != nil {
@@ -139,8 +138,8 @@ func (s *Service) Attachment(ctx context.Context, tenantID, authorizationID, att
 
 func errUnknownAttachment() error { return fault.New(fault.NotFound, "there is no such attachment") }
 
-// Detach removes a file of an authorization that is not signed, be its bytes
-// complete or not. A code that is open is superseded.
+// Detach removes a complete or incomplete file from an unsigned authorization. An open
+// code is superseded.
 func (s *Service) Detach(ctx context.Context, tenantID, authorizationID, attachmentID uuid.UUID, actor Actor) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lockUnsigned(ctx, tx, tenantID, authorizationID, "changed"); err != nil {

@@ -16,13 +16,14 @@ import (
 	"tranche/queries"
 )
 
-// Attempt signs an authorization with a code. The attempt is counted, and its
-// evidence appended, in a transaction of its own that is committed before
-// anything is compared: however many attempts are made at once, no more than
-// maxAttempts are compared, one signs, and a process that dies in between has
-// given none away. Errors: fault.Invalid for a wrong or an expired code, fault.Conflict
-// for one that is exhausted, used or superseded and for an authorization that
-// is signed or expired, fault.NotFound for an unknown one.
+// Attempt signs an authorization with a code. It first counts the attempt and appends its
+// evidence, and commits. Only then does it compare the code. So at most maxAttempts
+// concurrent attempts are compared, one of them signs, and a crash never restores an
+// attempt. Errors:
+//   - fault.Invalid: wrong or expired code
+//   - fault.Conflict: the code has no attempts left, was used or is superseded, or the
+//     authorization is signed or expired
+//   - fault.NotFound: unknown authorization or password
 func (s *Service) Attempt(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor, code string) error {
 	counted, err := s.count(ctx, tenantID, authorizationID, otpID, actor)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -39,9 +40,9 @@ func (s *Service) Attempt(ctx context.Context, tenantID, authorizationID, otpID 
 	})
 }
 
-// count takes one of the attempts at a password that is open; pgx.ErrNoRows
-// where it is not. What is refused here has been compared with nothing, so it
-// is no evidence: whoever tries codes cannot make the chain grow.
+// count counts an attempt at an open password, or returns pgx.ErrNoRows. An attempt at a
+// closed password is not compared and not recorded, so that guessing cannot grow the
+// chain.
 func (s *Service) count(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, actor Actor) (counted queries.OTPAttemptRow, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		counted, err = s.q.OTPAttempt(ctx, tx, queries.OTPAttemptParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
@@ -55,7 +56,7 @@ func (s *Service) count(ctx context.Context, tenantID, authorizationID, otpID uu
 	return counted, err
 }
 
-// whyClosed is the refusal of a password that is not open.
+// whyClosed returns the error for a password that is not open.
 func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, authorizationID, otpID uuid.UUID) error {
 	state, err := s.q.OTPGetState(ctx, db, queries.OTPGetStateParams{TenantID: tenantID, ID: otpID, AuthorizationID: authorizationID})
 	switch {
@@ -66,19 +67,19 @@ func (s *Service) whyClosed(ctx context.Context, db queries.DBTX, tenantID, auth
 	case state.VerifiedAt != nil:
 		return fault.New(fault.Conflict, "the one-time password has been used")
 	case state.AuthorizedAt != nil:
-		return fault.New(fault.Conflict, "the authorization is signed already")
+		return fault.New(fault.Conflict, "the authorization is already signed")
 	case state.SupersededAt != nil:
-		return fault.New(fault.Conflict, "the one-time password has been superseded; ask for another one")
+		return fault.New(fault.Conflict, "the one-time password has been superseded; request another one")
 	case state.IsAuthorizationExpired:
 		return errAuthorizationExpired()
 	case state.Attempts >= state.AttemptsMax:
-		return fault.New(fault.Conflict, "the attempts at this one-time password are used up; ask for another one")
+		return fault.New(fault.Conflict, "this one-time password has no attempts left; request another one")
 	default:
-		return fault.New(fault.Invalid, "the one-time password has expired; ask for another one")
+		return fault.New(fault.Invalid, "the one-time password has expired; request another one")
 	}
 }
 
-// errUnknownPassword says which is unknown: the authorization, or its password.
+// errUnknownPassword returns the error for an unknown authorization or password.
 func (s *Service) errUnknownPassword(ctx context.Context, db queries.DBTX, tenantID, authorizationID uuid.UUID) error {
 	if _, err := s.get(ctx, db, tenantID, authorizationID); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (s *Service) errUnknownPassword(ctx context.Context, db queries.DBTX, tenan
 	return fault.New(fault.NotFound, "there is no such one-time password")
 }
 
-// reject records a wrong code and says how many attempts are left.
+// reject records a wrong code and returns an error with the number of attempts left.
 func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID uuid.UUID, counted queries.OTPAttemptRow) error {
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lock(ctx, tx, tenantID, authorizationID); err != nil {
@@ -99,7 +100,7 @@ func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID u
 	}
 	switch left := counted.AttemptsMax - counted.Attempts; left {
 	case 0:
-		return fault.New(fault.Invalid, "the code is wrong; no attempts are left, ask for another code")
+		return fault.New(fault.Invalid, "the code is wrong; no attempts are left, request another code")
 	case 1:
 		return fault.New(fault.Invalid, "the code is wrong; 1 attempt is left")
 	default:
@@ -107,7 +108,7 @@ func (s *Service) reject(ctx context.Context, tenantID, authorizationID, otpID u
 	}
 }
 
-// signTx consumes the password and signs the authorization with it.
+// signTx marks the password used and signs the authorization.
 func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID, otpID uuid.UUID, actor Actor) error {
 	a, err := s.lock(ctx, tx, tenantID, authorizationID)
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *Service) signTx(ctx context.Context, tx pgx.Tx, tenantID, authorization
 		return s.whyClosed(ctx, tx, tenantID, authorizationID, otpID)
 	}
 	if err != nil {
-		return fmt.Errorf("consume %s: %w", otpID, err)
+		return fmt.Errorf("use %s: %w", otpID, err)
 	}
 	at, err := s.q.AuthorizationSign(ctx, tx, queries.AuthorizationSignParams{TenantID: tenantID, ID: authorizationID})
 	if err != nil {
@@ -150,7 +151,7 @@ func momentOrNil(t *time.Time) any {
 	return moment(*t)
 }
 
-// Signature is a signing that came to its end.
+// Signature is a completed signing.
 type Signature struct {
 	OTPID             uuid.UUID
 	ContactMethod     string
@@ -158,14 +159,14 @@ type Signature struct {
 	TemplateID        string
 	ClientID          uuid.UUID
 	RequestedAt       time.Time
-	SentAt            *time.Time // nil: the provider's answer has not come
+	SentAt            *time.Time // nil: the provider has not responded
 	Provider          string
 	ProviderMessageID string
 	Attempts          int
 	SignedAt          time.Time
 }
 
-// Signatures returns the signatures of an authorization: none, or one.
+// Signatures returns the signature of an authorization, or none.
 func (s *Service) Signatures(ctx context.Context, tenantID, authorizationID uuid.UUID) ([]Signature, error) {
 	if _, err := s.Get(ctx, tenantID, authorizationID); err != nil {
 		return nil, err

@@ -20,14 +20,13 @@ import (
 	"tranche/queries"
 )
 
-// fieldSeparator stands between the fields of the text that a search looks
-// through; no field has it.
+// fieldSeparator separates the fields of the search text. No field contains it.
 const fieldSeparator = "\x1f"
 
-// yearMax is the last year that a time in RFC 3339 can name.
+// yearMax is the last year that RFC 3339 can express.
 const yearMax = 9999
 
-// Content is what a caller writes of an authorization. Empty texts are absent.
+// Content is the part of an authorization that callers write. An empty text is absent.
 type Content struct {
 	Key           string
 	Label         string
@@ -39,24 +38,23 @@ type Content struct {
 	PolicyLink    string
 	ExternalID    string
 	Tags          []string
-	// ExpiresAt is in a year where it is nil on creation; it is never nil after.
+	// ExpiresAt may be nil on creation and is then in a year. It is never nil afterwards.
 	ExpiresAt *time.Time
 }
 
-// Authorization is a consent, signed or not (section 2.1).
+// Authorization is a consent, signed or not (interface 2.1).
 type Authorization struct {
 	Content
 	ID           uuid.UUID
-	AuthorizedAt *time.Time // nil while not signed
+	AuthorizedAt *time.Time // nil: not signed
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
-	// HasAttachments says that a file is attached whose bytes are complete.
+	// HasAttachments says that a complete file is attached.
 	HasAttachments bool
 }
 
-// Create records an authorization that is to be signed. A content that does not
-// fit is fault.Invalid with all its faults. recorded, unless nil, is called in
-// the transaction; its error undoes the whole.
+// Create records an unsigned authorization. Invalid content is fault.Invalid with all of
+// its faults. If recorded is set, it is called in the transaction; its error rolls back.
 func (s *Service) Create(ctx context.Context, tenantID uuid.UUID, actor Actor, c Content, recorded func(context.Context, pgx.Tx, uuid.UUID) error) (uuid.UUID, error) {
 	if c.Label == "" {
 		c.Label = c.Key
@@ -101,8 +99,7 @@ func inThePast() fault.Detail {
 	return fault.Detail{Field: "expiresAt", Message: "must be in the future"}
 }
 
-// Get returns an authorization of the tenant; fault.NotFound if it has none of
-// that id.
+// Get returns an authorization of the tenant, or fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenantID, id uuid.UUID) (*Authorization, error) {
 	return s.get(ctx, s.Pool, tenantID, id)
 }
@@ -115,10 +112,10 @@ func (s *Service) get(ctx context.Context, db queries.DBTX, tenantID, id uuid.UU
 	return fromRow(row), nil
 }
 
-// Update changes an authorization by a function that receives its content and
-// returns what it shall be; key, identity and address stay. A code that is open
-// is superseded: nobody signs what it was not asked for. A function that changes
-// nothing leaves all as it is. One that is signed is fault.Conflict.
+// Update changes an unsigned authorization. The function receives the content and returns
+// the new one; it must keep key, identity and address. An open code is superseded, so
+// that no code signs content that changed after its request. If the content does not
+// change, Update does nothing. A signed authorization is fault.Conflict.
 func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Actor, change func(Content) Content) (changed *Authorization, err error) {
 	err = postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		locked, err := s.lockUnsigned(ctx, tx, tenantID, id, "changed")
@@ -158,8 +155,8 @@ func (s *Service) Update(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 	return changed, err
 }
 
-// Delete removes an authorization with its files and everything personal. What
-// remains is a tombstone: the hashes of its evidence.
+// Delete deletes an authorization with its files and all personal data. A tombstone with
+// the hashes of its evidence remains.
 func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Actor) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lock(ctx, tx, tenantID, id); err != nil {
@@ -175,10 +172,10 @@ func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 			}
 		}
 		if err := s.q.AuthorizationErase(ctx, tx, queries.AuthorizationEraseParams{TenantID: tenantID, ID: id}); err != nil {
-			return fmt.Errorf("entomb authorization %s: %w", id, err)
+			return fmt.Errorf("erase authorization %s: %w", id, err)
 		}
 		if err := s.q.OTPErase(ctx, tx, queries.OTPEraseParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
-			return fmt.Errorf("entomb the codes of authorization %s: %w", id, err)
+			return fmt.Errorf("erase the codes of authorization %s: %w", id, err)
 		}
 		if err := s.q.EvidenceContentsDelete(ctx, tx, queries.EvidenceContentsDeleteParams{TenantID: tenantID, AuthorizationID: id}); err != nil {
 			return fmt.Errorf("delete the contents of the evidence of authorization %s: %w", id, err)
@@ -186,13 +183,12 @@ func (s *Service) Delete(ctx context.Context, tenantID, id uuid.UUID, actor Acto
 		if err := audit.RecordTx(ctx, tx, tenantID, audit.ConsentDelete, id.String()); err != nil {
 			return err
 		}
-		// The tombstone says who, without the address, which is personal.
+		// The tombstone names the client, without its address, which is personal data.
 		return s.appendTx(ctx, tx, tenantID, id, KindDeleted, map[string]any{"by": map[string]any{"clientId": actor.ClientID.String()}})
 	})
 }
 
-// locked is an authorization that nobody else changes before the transaction
-// ends.
+// locked is an authorization whose row is locked until the transaction ends.
 type locked struct {
 	Content
 	authorizedAt *time.Time
@@ -215,17 +211,17 @@ func (s *Service) lock(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID) (
 	}, nil
 }
 
-// lockUnsigned is lock, and fault.Conflict for one that is signed.
+// lockUnsigned is lock, but a signed authorization is fault.Conflict.
 func (s *Service) lockUnsigned(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUID, action string) (*locked, error) {
 	l, err := s.lock(ctx, tx, tenantID, id)
 	if err == nil && l.authorizedAt != nil {
-		return nil, fault.New(fault.Conflict, "the authorization is signed and can not be %s any more", action)
+		return nil, fault.New(fault.Conflict, "the authorization is signed and can no longer be %s", action)
 	}
 	return l, err
 }
 
-// Inspect finds the faults of an authorization that the schema of a body does
-// not express; absent members have none.
+// Inspect finds the faults of an authorization that the schema of the body does not
+// express. Absent members have no faults.
 func Inspect(members map[string]any) []fault.Detail {
 	text := func(name string) string {
 		t, _ := members[name].(string)
@@ -242,7 +238,7 @@ func Inspect(members map[string]any) []fault.Detail {
 		c.Tags = append(c.Tags, t)
 	}
 	details := c.faults()
-	for _, f := range c.texts()[:4] { // key, label and identity; the others may be empty
+	for _, f := range c.texts()[:4] { // key, label and identity; other texts may be blank
 		if f.text != "" && strings.TrimSpace(f.text) == "" {
 			details = append(details, fault.Detail{Field: f.name, Message: "must not be blank"})
 		}
@@ -250,20 +246,19 @@ func Inspect(members map[string]any) []fault.Detail {
 	return details
 }
 
-// faults are what is wrong with the texts; their lengths are checked by the
-// schema of the API.
+// faults returns the faults of the texts. The schema of the API checks their lengths.
 func (c *Content) faults() (details []fault.Detail) {
 	add := func(field, text string) {
 		details = append(details, fault.Detail{Field: field, Message: text})
 	}
 	for _, f := range c.texts() {
 		if strings.ContainsFunc(f.text, unicode.IsControl) {
-			add(f.name, "must not have control characters")
+			add(f.name, "must not contain control characters")
 		}
 	}
 	for i, tag := range c.Tags {
 		if strings.ContainsFunc(tag, unicode.IsControl) {
-			add(fmt.Sprintf("tags[%d]", i), "must not have control characters")
+			add(fmt.Sprintf("tags[%d]", i), "must not contain control characters")
 		}
 	}
 	if address, err := netip.ParseAddr(c.IPAddress); c.IPAddress != "" && (err != nil || address.Zone() != "") {
@@ -273,7 +268,7 @@ func (c *Content) faults() (details []fault.Detail) {
 		add("expiresAt", "must be before the year 10000")
 	}
 	if link, err := url.Parse(c.PolicyLink); c.PolicyLink != "" && (err != nil || link.Host == "" || link.Scheme != "https" && link.Scheme != "http") {
-		add("policyLink", "must be an address that begins with https:// or http://")
+		add("policyLink", "must be a URL that begins with https:// or http://")
 	}
 	return details
 }
@@ -293,13 +288,13 @@ func (c *Content) texts() []field {
 	}
 }
 
-// searchText is what a search looks through (decisions 8.8).
+// searchText returns the text that searches match (decisions 8.8).
 func (c *Content) searchText() string {
 	fields := append([]string{c.Key, c.Label, c.IdentityValue, c.BorrowerID, c.ExternalID}, c.Tags...)
 	return strings.ToLower(strings.Join(fields, fieldSeparator))
 }
 
-// evidence is what evidence says of the content.
+// evidence returns the content as evidence.
 func (c *Content) evidence() map[string]any {
 	said := map[string]any{"ipAddress": c.IPAddress, "tags": orEmpty(c.Tags), "expiresAt": moment(*c.ExpiresAt)}
 	for _, f := range c.texts() {
@@ -329,24 +324,24 @@ func fromRow(row queries.AuthorizationGetRow) *Authorization {
 	}
 }
 
-// Question asks for a consent of somebody to something.
+// Question describes the consent that a workflow needs.
 type Question struct {
 	Key           string
 	IdentityKey   string
 	IdentityValue string
-	// BorrowerID, where set, leaves out authorizations that name another borrower.
+	// BorrowerID, if set, excludes authorizations of other borrowers.
 	BorrowerID string
 }
 
-// Proof is the authorization that answers a Question.
+// Proof is the authorization that matches a Question.
 type Proof struct {
 	AuthorizationID uuid.UUID
 	AuthorizedAt    time.Time
 	ExpiresAt       time.Time
 }
 
-// Find returns the signed, unexpired authorization that answers a question, the
-// one that holds longest of several; false where there is none.
+// Find returns the signed, unexpired authorization that matches a question, or false. Of
+// several it returns the one that expires last.
 func (s *Service) Find(ctx context.Context, tenantID uuid.UUID, q Question) (Proof, bool, error) {
 	row, err := s.q.AuthorizationFindSigned(ctx, s.Pool, queries.AuthorizationFindSignedParams{
 		TenantID: tenantID, Key: q.Key, IdentityKey: q.IdentityKey, IdentityValue: q.IdentityValue, BorrowerID: queries.Optional(q.BorrowerID),

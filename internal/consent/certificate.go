@@ -29,10 +29,10 @@ const (
 	hashSize    = 7.5
 )
 
-// WriteCertificate writes evidence as a PDF for people: who consented to what,
-// when and how, and the hashes that show it. The document holds nothing that
-// the evidence does not; where both differ, the evidence counts. What the font
-// cannot draw is written by its number.
+// WriteCertificate writes evidence as a PDF for people: the signer, the content, the
+// steps of signing, and the hashes that prove them. The PDF contains only facts of the
+// evidence; if they differ, the evidence counts. Characters that the font lacks are shown
+// as numbers.
 func WriteCertificate(w io.Writer, tenant string, e *Evidence) error {
 	c, err := newCertificate()
 	if err != nil {
@@ -69,10 +69,10 @@ func WriteCertificate(w io.Writer, tenant string, e *Evidence) error {
 
 func readable(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
-// certificate is a document on its way.
+// certificate is a PDF that is being written.
 type certificate struct {
 	pdf    *fpdf.Fpdf
-	font   *sfnt.Font // of the texts, to ask what it can draw
+	font   *sfnt.Font // of the texts, to find characters that it lacks
 	buffer sfnt.Buffer
 }
 
@@ -117,7 +117,7 @@ func (c *certificate) section(name string) {
 	c.pdf.Ln(1)
 }
 
-// row prints a name and its value; none without a value.
+// row prints a name and its value. It prints nothing if the value is empty.
 func (c *certificate) row(name, text string) {
 	if text == "" {
 		return
@@ -141,7 +141,7 @@ func (c *certificate) hash(name string, sum []byte) {
 	c.pdf.MultiCell(0, lineHeight-1, hex.EncodeToString(sum), "", "L", false)
 }
 
-// record prints a step: what is known of it, and its hashes.
+// record prints a record: its content and its hashes.
 func (c *certificate) record(r *Record) {
 	c.pdf.SetFont("text", "B", textSize)
 	c.pdf.MultiCell(0, lineHeight+1, fmt.Sprintf("%s   %s   record %d", readable(r.RecordedAt), strings.ReplaceAll(string(r.Kind), "_", " "), r.Position), "", "L", false)
@@ -156,8 +156,8 @@ func (c *certificate) record(r *Record) {
 	c.pdf.Ln(1.5)
 }
 
-// flat lists the members of a content by their dotted names. What the sections
-// above have said is left out.
+// flat lists the members of a content by dotted name. It omits the authorization, which
+// other sections show.
 func flat(path string, value any) []field {
 	var found []field
 	switch v := value.(type) {
@@ -181,8 +181,8 @@ func flat(path string, value any) []field {
 	return found
 }
 
-// written shows the characters that the font lacks by their number, \u{5C71}: an
-// empty box would not tell one name from another.
+// written replaces characters that the font lacks by their number, such as \u{5C71}. With
+// empty boxes, two names could look the same.
 func (c *certificate) written(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -195,8 +195,8 @@ func (c *certificate) written(text string) string {
 	return b.String()
 }
 
-// has reports whether the font of the texts draws a character. fpdf has none
-// beyond the basic plane.
+// has reports whether the font of the texts has a character. fpdf supports the basic
+// plane only.
 func (c *certificate) has(r rune) bool {
 	if r > 0xFFFF || !unicode.IsGraphic(r) {
 		return false

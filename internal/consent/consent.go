@@ -1,14 +1,14 @@
-// Package consent owns authorizations: consents that a signer confirms with a
-// one-time password, the evidence of how that came about, and the templates of
-// the messages that carry the passwords (sections 2.1, 3.4 and 4.1 of the
-// interface specification, decisions 8, and docs/consent.md).
+// Package consent owns authorizations: consents that a signer confirms with a one-time
+// password, the evidence of each step, and the templates of the messages with the
+// passwords (interface 2.1, 3.4 and 4.1, decisions 8, docs/consent.md). It must not know
+// HTTP.
 //
-// Four things hold at every moment. A code is nowhere but in a sealed message
-// that is gone once it is sent; what is kept of it is an HMAC under a pepper
-// outside the database. An attempt is counted, durably and in the evidence,
-// before it is compared. A code signs what was there when it was asked for.
-// Evidence is only ever appended, and each record holds the hash of the one
-// before. It must not know HTTP.
+// Four rules always hold:
+//   - A code is stored only in a sealed message, which is wiped when it is sent. What
+//     remains is an HMAC under a pepper outside the database.
+//   - An attempt is committed and recorded in the evidence before the code is compared.
+//   - A code signs the content at the time of its request.
+//   - Evidence is only appended. Each record contains the hash of the previous one.
 package consent
 
 import (
@@ -30,30 +30,30 @@ import (
 	"tranche/queries"
 )
 
-// Config is what the service works with.
+// Config configures a Service.
 type Config struct {
 	Pool  *pgxpool.Pool
 	Jobs  *jobs.Client
 	Store *storage.Store
-	// Keys seal messages and the ends of chains; the peppers of codes and the
-	// keys of contacts are derived from them.
+	// Keys seal messages and the heads of chains. The peppers of codes and the keys of
+	// contacts are derived from them.
 	Keys *secret.Keyring
-	// Senders are the ways by which codes can go out.
+	// Senders send messages, one for each channel.
 	Senders message.Senders
 	Log     *slog.Logger
 }
 
-// Service keeps authorizations. It is safe for concurrent use.
+// Service stores authorizations. It is safe for concurrent use.
 type Service struct {
 	Config
 	q *queries.Queries
-	// By each master key, so that codes and limits outlive its replacement; the
-	// first is the one that new hashes are made with.
+	// There is one for each master key, so that codes and limits stay valid after a key
+	// rotation. New hashes use the first.
 	peppers     [][]byte // of codes
 	contactKeys [][]byte // of contacts
 }
 
-// New returns a service.
+// New returns a Service.
 func New(c Config) *Service {
 	return &Service{
 		Config: c, q: queries.New(),
@@ -61,24 +61,22 @@ func New(c Config) *Service {
 	}
 }
 
-// Actor is who does something to an authorization, for the evidence.
+// Actor is the caller of an operation, as the evidence records it.
 type Actor struct {
 	ClientID  uuid.UUID
 	IPAddress string
 	UserAgent string
 }
 
-// content is what evidence says of an actor.
+// content returns the actor as evidence.
 func (a Actor) content() map[string]any {
 	return map[string]any{"clientId": a.ClientID.String(), "ipAddress": a.IPAddress, "userAgent": a.UserAgent}
 }
 
-// errUnknown answers for an unknown, a deleted and another tenant's
-// authorization alike.
+// errUnknown is the same for an unknown, a deleted and another tenant's authorization.
 func errUnknown() error { return fault.New(fault.NotFound, "there is no such authorization") }
 
-// readError translates the error of a read; a row that is not there is an
-// unknown authorization.
+// readError translates the error of a read. A missing row is an unknown authorization.
 func readError(err error, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errUnknown()
@@ -86,7 +84,7 @@ func readError(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, postgres.Translate(err))...)
 }
 
-// timeLayout is how evidence writes a time: as exact as the database keeps it.
+// timeLayout is the form of times in evidence. It is as exact as the database.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 func moment(t time.Time) string { return t.UTC().Format(timeLayout) }

@@ -18,21 +18,20 @@ import (
 	"tranche/internal/message"
 )
 
-// addressBytesMax is the longest address there is (RFC 5321, erratum 1690);
-// longer ones are not even parsed.
+// addressBytesMax is the length of the longest address (RFC 5321, erratum 1690).
 const addressBytesMax = 254
 
 // phonePattern is the form of E.164.
 var phonePattern = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
 
-// contact is where a code goes.
+// contact is the recipient of a code.
 type contact struct {
 	channel message.Channel
 	value   string // an address, or a number in E.164
 }
 
-// parseContact reads a contact value. What does not fit the channel is a fault
-// of the member value, whose text says nothing but the form that is wanted.
+// parseContact reads a contact value. A value that does not fit the channel is a fault.
+// Its message states the required form and does not repeat the value.
 func parseContact(channel message.Channel, text string) (contact, *fault.Detail) {
 	c := contact{channel: channel, value: text}
 	if channel == message.Email {
@@ -47,16 +46,16 @@ func parseContact(channel message.Channel, text string) (contact, *fault.Detail)
 	}
 	number, err := phonenumbers.Parse(text, "")
 	if err != nil || !phonenumbers.IsPossibleNumber(number) {
-		return c, &fault.Detail{Field: "value", Message: "is not a possible telephone number of its country"}
+		return c, &fault.Detail{Field: "value", Message: "must be a possible telephone number of its country"}
 	}
 	c.value = phonenumbers.Format(number, phonenumbers.E164)
 	return c, nil
 }
 
-// parseAddress reads one bare address: no name, no brackets, nothing that cannot
-// be seen, and a domain with a dot. It returns it as it is sent to and counted
-// by: the domain in the ASCII of IDNA, the rest composed, or one mailbox could
-// be written in many ways and would have the limits of many.
+// parseAddress reads one bare address: no name, no brackets, no invisible characters, and
+// a domain with a dot. It returns the canonical form for sending and counting, with the
+// domain in IDNA ASCII and the local part in NFC. Otherwise each spelling of a mailbox
+// would have a limit of its own.
 func parseAddress(text string) (string, bool) {
 	if len(text) > addressBytesMax || strings.ContainsAny(text, "<>\"(), ") || strings.ContainsFunc(text, isUnseen) {
 		return "", false
@@ -81,12 +80,12 @@ func isDomain(ascii string) bool {
 	return last != ascii && strings.Trim(last, "0123456789") != ""
 }
 
-// isUnseen reports whether a character leaves no mark of its own.
+// isUnseen reports whether a character is invisible.
 func isUnseen(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Z, unicode.Cf)
 }
 
-// masked is the contact as evidence and answers show it.
+// masked returns the contact as evidence and responses show it.
 func (c contact) masked() string {
 	if c.channel == message.Email {
 		local, domain, _ := strings.Cut(c.value, "@")
@@ -96,10 +95,9 @@ func (c contact) masked() string {
 	return c.value[:3] + strings.Repeat("*", len(c.value)-5) + c.value[len(c.value)-2:]
 }
 
-// contactHashes identify the contact within its tenant, for limits and
-// evidence, without telling it: a telephone number is the same by SMS and by
-// WhatsApp, an address in whatever case. There is one by each master key; the
-// first is the one to store.
+// contactHashes returns keyed hashes of a contact within its tenant, for limits and
+// evidence. A telephone number has the same hash for SMS and WhatsApp, and an address in
+// upper and lower case. There is one hash for each master key; the first is stored.
 func (s *Service) contactHashes(tenantID uuid.UUID, c contact) [][]byte {
 	kind := "phone"
 	if c.channel == message.Email {
@@ -112,8 +110,8 @@ func (s *Service) contactHashes(tenantID uuid.UUID, c contact) [][]byte {
 	return hashes
 }
 
-// keyed is the HMAC-SHA-256 over parts, each preceded by its length so that no
-// two lists of parts read the same.
+// keyed returns the HMAC-SHA-256 of parts. The length precedes each part, so that no two
+// lists of parts have the same text.
 func keyed(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, part := range parts {

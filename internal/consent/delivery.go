@@ -17,11 +17,10 @@ import (
 	"tranche/queries"
 )
 
-// Deliver sends the message of a one-time password, if it is still wanted and
-// valid; else it wipes it. An error asks for another try, which comes to an end
-// at the latest when the password expires. A message may be sent twice when a
-// provider answers late or this process dies: with the same id, so that the
-// provider can tell.
+// Deliver sends the message of a one-time password if the password is open and valid.
+// Otherwise it wipes the message. After an error the job tries again, at most until the
+// password expires. If a provider responds late or this process dies, the message can be
+// sent twice. It has the same id both times, so that the provider can detect this.
 func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error {
 	row, err := s.q.OTPGetForDelivery(ctx, s.Pool, queries.OTPGetForDeliveryParams{TenantID: tenantID, ID: otpID})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -33,43 +32,42 @@ func (s *Service) Deliver(ctx context.Context, tenantID, otpID uuid.UUID) error 
 	d := delivery{tenantID: tenantID, otpID: otpID, authorizationID: row.AuthorizationID, method: row.ContactMethod, contact: row.ContactMasked}
 	valid := time.Duration(row.ValidSeconds * float64(time.Second))
 	if valid <= 0 {
-		return s.giveUp(ctx, d, expiredUnsent)
+		return s.abandon(ctx, d, expiredUnsent)
 	}
 	text, err := s.Keys.Open(row.Message, passwordTable, tenantID.String(), otpID.String())
-	if errors.Is(err, secret.ErrUnknownKey) { // another process may have it: keys are replaced in one after the other
+	if errors.Is(err, secret.ErrUnknownKey) { // during a key rotation another process may have the key
 		return fmt.Errorf("open the message of code %s: %w", otpID, err)
 	}
 	if err != nil {
-		return s.giveUp(ctx, d, "the sealed message is broken")
+		return s.abandon(ctx, d, "the sealed message is corrupt")
 	}
 	var letter sealedMessage
 	if err := json.Unmarshal(text, &letter); err != nil {
-		return s.giveUp(ctx, d, "the message cannot be read")
+		return s.abandon(ctx, d, "the message cannot be read")
 	}
-	sending, cancel := context.WithTimeout(ctx, valid) // never sent late
+	sending, cancel := context.WithTimeout(ctx, valid) // never send an expired code
 	defer cancel()
 	receipt, err := s.Senders.Send(sending, message.Message{
 		ID: otpID.String(), Channel: message.Channel(row.ContactMethod), To: letter.To, Subject: letter.Subject, Text: letter.Text,
 	})
 	if refused, ok := errors.AsType[*message.Error](err); ok && refused.Permanent {
-		return s.giveUp(ctx, d, refused.Reason)
+		return s.abandon(ctx, d, refused.Reason)
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "a code could not be sent and will be tried again", "otpId", otpID.String(), "error", err)
+		s.Log.WarnContext(ctx, "a code could not be sent; trying again", "otpId", otpID.String(), "error", err)
 		return err
 	}
 	return s.recordSent(ctx, d, receipt)
 }
 
-// expiredUnsent is why a message is wiped that nothing else has wiped.
+// expiredUnsent is the reason for wiping a message after its code expired.
 const expiredUnsent = "the code expired before it could be sent"
 
-// unsentPage is how many expired messages one sweep wipes at most.
+// unsentPage is the most expired messages that one sweep wipes.
 const unsentPage = 1000
 
-// WipeExpired wipes the messages that outlived their code because no delivery
-// came to its end: its job was discarded. One that cannot be wiped does not keep
-// the others.
+// WipeExpired wipes messages of expired codes. They exist if the job of a delivery was
+// discarded. A message that cannot be wiped does not block the others.
 func (s *Service) WipeExpired(ctx context.Context) error {
 	rows, err := s.q.SysOTPListUnsent(ctx, s.Pool, unsentPage)
 	if err != nil {
@@ -80,7 +78,7 @@ func (s *Service) WipeExpired(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errors.Join(append(failures, ctx.Err())...)
 		}
-		err := s.giveUp(ctx, delivery{
+		err := s.abandon(ctx, delivery{
 			tenantID: row.TenantID, otpID: row.ID, authorizationID: row.AuthorizationID, method: row.ContactMethod, contact: row.ContactMasked,
 		}, expiredUnsent)
 		if err != nil {
@@ -90,7 +88,7 @@ func (s *Service) WipeExpired(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// delivery is one message on its way.
+// delivery is the delivery of one message.
 type delivery struct {
 	tenantID, otpID, authorizationID uuid.UUID
 	method, contact                  string
@@ -100,7 +98,7 @@ func (d delivery) content() map[string]any {
 	return map[string]any{"otpId": d.otpID.String(), "contactMethod": d.method, "contact": d.contact}
 }
 
-// recordSent wipes the message and keeps what the provider said.
+// recordSent wipes the message and records the provider's receipt.
 func (s *Service) recordSent(ctx context.Context, d delivery, receipt message.Receipt) error {
 	return s.conclude(ctx, d, func(tx pgx.Tx) (Kind, map[string]any, error) {
 		at, err := s.q.OTPSetSent(ctx, tx, queries.OTPSetSentParams{
@@ -112,8 +110,8 @@ func (s *Service) recordSent(ctx context.Context, d delivery, receipt message.Re
 	})
 }
 
-// giveUp wipes a message that will not be sent.
-func (s *Service) giveUp(ctx context.Context, d delivery, reason string) error {
+// abandon wipes a message that will not be sent.
+func (s *Service) abandon(ctx context.Context, d delivery, reason string) error {
 	s.Log.WarnContext(ctx, "a code was not sent", "otpId", d.otpID.String(), "reason", reason)
 	return s.conclude(ctx, d, func(tx pgx.Tx) (Kind, map[string]any, error) {
 		rows, err := s.q.OTPSetFailed(ctx, tx, queries.OTPSetFailedParams{TenantID: d.tenantID, ID: d.otpID})
@@ -126,8 +124,9 @@ func (s *Service) giveUp(ctx context.Context, d delivery, reason string) error {
 	})
 }
 
-// conclude records the end of a delivery, unless another run of the job did or
-// the authorization was deleted meanwhile: nothing personal is written then.
+// conclude records the end of a delivery. It does nothing if another run of the job has
+// recorded it. It also does nothing if the authorization was deleted, because the record
+// would contain personal data.
 func (s *Service) conclude(ctx context.Context, d delivery, write func(pgx.Tx) (Kind, map[string]any, error)) error {
 	err := postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.lock(ctx, tx, d.tenantID, d.authorizationID); err != nil {

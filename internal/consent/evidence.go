@@ -18,7 +18,7 @@ import (
 	"tranche/queries"
 )
 
-// Kind is what a record of evidence is about.
+// Kind is the kind of a record of evidence.
 type Kind string
 
 // The kinds.
@@ -30,7 +30,7 @@ const (
 	KindCodeRequested       Kind = "code_requested"
 	KindCodeSent            Kind = "code_sent"
 	KindDeliveryFailed      Kind = "delivery_failed"
-	KindCodeAttempted       Kind = "code_attempted" // counted; what came of it follows
+	KindCodeAttempted       Kind = "code_attempted" // counted; the result is a later record
 	KindCodeRejected        Kind = "code_rejected"
 	KindSigned              Kind = "signed"
 	KindDeleted             Kind = "authorization_deleted"
@@ -38,7 +38,7 @@ const (
 
 const (
 	saltBytes = 32
-	// headTable is what the ends of chains are sealed for.
+	// headTable binds sealed heads to their table.
 	headTable = "evidence_heads"
 )
 
@@ -48,49 +48,48 @@ type Record struct {
 	AuthorizationID uuid.UUID
 	Kind            Kind
 	RecordedAt      time.Time // by the clock of the database
-	// Commitment is HMAC-SHA-256 of the content under the salt.
+	// Commitment is the HMAC-SHA-256 of the content under the salt.
 	Commitment   []byte
-	PreviousHash []byte // empty for the first
+	PreviousHash []byte // empty for the first record
 	Hash         []byte
-	// Salt and Content are nil once the authorization has been deleted.
+	// Salt and Content are nil after the authorization was deleted.
 	Salt    []byte
 	Content json.RawMessage
-	// IsMisplaced says that the content is kept as another authorization's, with
-	// whose deletion it would go.
+	// IsMisplaced says that the content is stored for another authorization, whose
+	// deletion would delete it.
 	IsMisplaced bool
 }
 
-// Head is where a chain ends.
+// Head is the end of a chain.
 type Head struct {
 	Count int64
 	Hash  []byte
 }
 
-// Evidence is what is known of how an authorization came about.
+// Evidence is an authorization with its records of evidence.
 type Evidence struct {
 	Authorization *Authorization
 	Records       []Record
 	Head          Head
-	// Intact says that every record is what its hash says. Whether the chain
-	// around them is whole, Verify tells.
+	// Intact says that every record matches its hash. Verify checks the whole chain.
 	Intact bool
 }
 
-// appendTx adds a record to the tenant's chain, which it holds until tx ends.
+// appendTx appends a record to the tenant's chain and locks the chain until tx ends.
 func (s *Service) appendTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, kind Kind, content map[string]any) error {
 	text, err := json.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("write evidence: %w", err)
+		return fmt.Errorf("encode evidence: %w", err)
 	}
 	head, err := s.q.EvidenceHeadAdvance(ctx, tx, tenantID)
 	if err != nil {
-		return fmt.Errorf("take the next position of the chain of tenant %s: %w", tenantID, err)
+		return fmt.Errorf("acquire the next position of the chain of tenant %s: %w", tenantID, err)
 	}
 	r := Record{
 		Position: head.Count, AuthorizationID: authorizationID, Kind: kind, RecordedAt: head.RecordedAt,
 		PreviousHash: head.Hash, Salt: make([]byte, saltBytes), Content: text,
 	}
-	_, _ = rand.Read(r.Salt) // never fails: it ends the process instead
+	_, _ = rand.Read(r.Salt) // it never fails; it ends the process instead
 	r.Commitment = commitment(r.Salt, r.Content)
 	r.Hash = r.hash(tenantID)
 	err = s.q.EvidenceAppend(ctx, tx, queries.EvidenceAppendParams{
@@ -104,17 +103,16 @@ func (s *Service) appendTx(ctx context.Context, tx pgx.Tx, tenantID, authorizati
 	return nil
 }
 
-// commitment binds a record to its content without telling it: under another
-// salt the same content gives another one, and without the salt no content can
-// be tried.
+// commitment returns a value that binds a record to its content and does not reveal it.
+// Without the salt nobody can test a guess of the content.
 func commitment(salt, content []byte) []byte {
 	h := hmac.New(sha256.New, salt)
 	h.Write(content)
 	return h.Sum(nil)
 }
 
-// hash is SHA-256 over every member of the record but salt and content, each
-// preceded by its length (docs/consent.md has the recipe).
+// hash returns the SHA-256 of all members of the record except salt and content. The
+// length precedes each member (docs/consent.md has the recipe).
 func (r *Record) hash(tenantID uuid.UUID) []byte {
 	h := sha256.New()
 	number := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
@@ -128,8 +126,8 @@ func (r *Record) hash(tenantID uuid.UUID) []byte {
 	return h.Sum(nil)
 }
 
-// sealHead makes the end of a chain tamper-evident to whoever has the master
-// key, and impossible to make for whoever does not.
+// sealHead seals the head of a chain. Only a holder of the master key can create the seal
+// or verify it.
 func sealHead(keys *secret.Keyring, tenantID uuid.UUID, head Head) []byte {
 	return keys.Seal(headText(head), headTable, tenantID.String())
 }
@@ -138,13 +136,12 @@ func headText(head Head) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(head.Count)), head.Hash...)
 }
 
-// snapshot are the options of a transaction that sees everything as it was at one moment.
+// snapshot returns the options of a transaction that reads one snapshot.
 func snapshot() pgx.TxOptions {
 	return pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 }
 
-// Evidence returns what is known of an authorization at one moment;
-// fault.NotFound if the tenant has none of that id.
+// Evidence returns a snapshot of an authorization with its evidence, or fault.NotFound.
 func (s *Service) Evidence(ctx context.Context, tenantID, id uuid.UUID) (e *Evidence, err error) {
 	err = pgx.BeginTxFunc(ctx, s.Pool, snapshot(), func(tx pgx.Tx) error {
 		e, err = s.evidence(ctx, tx, tenantID, id)
@@ -164,7 +161,7 @@ func (s *Service) evidence(ctx context.Context, tx pgx.Tx, tenantID, id uuid.UUI
 	}
 	head, err := s.q.EvidenceHeadGet(ctx, tx, tenantID)
 	if err != nil {
-		return nil, fmt.Errorf("read the end of the chain of tenant %s: %w", tenantID, err)
+		return nil, fmt.Errorf("read the head of the chain of tenant %s: %w", tenantID, err)
 	}
 	e := &Evidence{Authorization: a, Head: Head{Count: head.Count, Hash: head.Hash}, Intact: true}
 	for _, row := range rows {
@@ -189,9 +186,9 @@ func recordOf(row queries.EvidenceListAfterRow) Record {
 	return r
 }
 
-// ResealHeads seals the ends of all chains of evidence under the first master key and
-// returns how many were sealed under another. It fails with secret.ErrUnknownKey where
-// keys lacks that, and with secret.ErrBroken where somebody has moved an end.
+// ResealHeads seals the heads of all chains of evidence under the first master key and
+// returns how many were sealed under another. It returns secret.ErrUnknownKey if keys does
+// not have that other key, and secret.ErrBroken if a head was changed.
 func ResealHeads(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) (resealed int, err error) {
 	q := queries.New()
 	rows, err := q.SysEvidenceHeadListForUpdate(ctx, tx)
@@ -201,7 +198,7 @@ func ResealHeads(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) (resealed
 	for _, row := range rows {
 		sealed, err := keys.Reseal(row.Seal, headTable, row.TenantID.String())
 		if err != nil {
-			return 0, fmt.Errorf("the end of the evidence of tenant %s: %w", row.TenantID, err)
+			return 0, fmt.Errorf("the head of the evidence of tenant %s: %w", row.TenantID, err)
 		}
 		if sealed == nil {
 			continue

@@ -19,14 +19,13 @@ const (
 	attemptsDefault       = 5
 )
 
-// sends are the moments at which codes were asked for in the last day, newest
-// first.
+// sends are the times of the requests for codes in the last day, newest first.
 type sends struct {
 	contact       []time.Time // for the same contact
 	authorization []time.Time // for the same authorization
 }
 
-// nextAt is the earliest moment at which one more code may go out.
+// nextAt returns the earliest time at which another code may be sent.
 func (s sends) nextAt() time.Time {
 	var next time.Time
 	later := func(t time.Time) {
@@ -48,12 +47,12 @@ func (s sends) nextAt() time.Time {
 	return next
 }
 
-// check refuses one more code now. The text is the same whatever limit it is,
-// so that it does not tell whether the contact is known.
+// check returns fault.RateLimited if no other code may be sent now. The message is the
+// same for all limits, so that it does not reveal whether the contact is known.
 func (s sends) check(now time.Time) error {
 	wait := s.nextAt().Sub(now)
 	if wait <= 0 {
 		return nil
 	}
-	return fault.New(fault.RateLimited, "too many codes have been asked for; try again later").WithRetryAfter(wait)
+	return fault.New(fault.RateLimited, "too many codes have been requested; try again later").WithRetryAfter(wait)
 }

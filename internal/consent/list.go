@@ -11,16 +11,16 @@ import (
 	"tranche/queries"
 )
 
-// Filter narrows a list; empty members do not.
+// Filter filters a list. An empty member does not filter.
 type Filter struct {
 	BorrowerID string
 	Key        string
-	// Search is matched without regard to case anywhere in key, label,
-	// identityValue, borrowerId, externalId and the tags.
+	// Search is a case-insensitive substring of key, label, identityValue, borrowerId,
+	// externalId or a tag.
 	Search string
 }
 
-// Sort is the order of a list; the zero Sort is newest first.
+// Sort is the order of a list. The zero Sort is newest first.
 type Sort struct {
 	// By is createdAt, updatedAt, expiresAt, authorizedAt, key or label.
 	By        string
@@ -29,20 +29,20 @@ type Sort struct {
 
 func (s Sort) isNewestFirst() bool { return (s.By == "" || s.By == "createdAt") && !s.Ascending }
 
-// faults are what is wrong with the filter: control characters stand between
-// the fields that a search looks through.
+// faults returns the faults of the filter. Control characters are invalid because one of
+// them separates the fields of the search text.
 func (f *Filter) faults() (details []fault.Detail) {
 	for _, part := range []field{{"borrower-id", f.BorrowerID}, {"key", f.Key}, {"search", f.Search}} {
 		if strings.ContainsFunc(part.text, unicode.IsControl) {
-			details = append(details, fault.Detail{Field: part.name, Message: "must not have control characters"})
+			details = append(details, fault.Detail{Field: part.name, Message: "must not contain control characters"})
 		}
 	}
 	return details
 }
 
-// List returns the authorizations of the tenant within a window, and how many
-// match in all. The window's After goes with newest first only. A filter that
-// nothing can match because it has control characters is fault.Invalid.
+// List returns the matching authorizations within a window, and the number of all
+// matches. The window's After requires the order newest first. A filter with control
+// characters is fault.Invalid.
 func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, sort Sort, window queries.Window) ([]*Authorization, int, error) {
 	if details := filter.faults(); len(details) > 0 {
 		return nil, 0, fault.InvalidRequest(details...)
@@ -59,7 +59,7 @@ func (s *Service) List(ctx context.Context, tenantID uuid.UUID, filter Filter, s
 	if total <= window.Offset && total < window.CountMax {
 		return nil, total, nil
 	}
-	if matching.Found != nil { // a search looks at all there is, once
+	if matching.Found != nil { // the count has already searched all rows
 		search = nil
 	}
 	var rows []queries.AuthorizationListNewestRow

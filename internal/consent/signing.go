@@ -24,8 +24,7 @@ import (
 	"tranche/queries"
 )
 
-// SigningRequest asks for a code to be sent. Zero members take the defaults of
-// decisions 8.4.
+// SigningRequest is a request for a code. Zero members get the defaults of decisions 8.4.
 type SigningRequest struct {
 	Channel     message.Channel
 	Value       string
@@ -33,33 +32,35 @@ type SigningRequest struct {
 	CodeSize    int
 	ExpiresIn   time.Duration
 	AttemptsMax int
-	// Recorded, unless nil, is called in the transaction; its error undoes the whole.
+	// Recorded, if set, is called in the transaction. Its error rolls back.
 	Recorded func(context.Context, pgx.Tx, OTP) error
 }
 
-// OTP is a one-time password that is on its way.
+// OTP is a new one-time password.
 type OTP struct {
 	ID        uuid.UUID
 	ExpiresAt time.Time
 }
 
-// sealedMessage is the content of a message on its way to the provider.
+// sealedMessage is the sealed content of a message that is not sent yet.
 type sealedMessage struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
 
-// StartSigning makes a code, and the job that sends it, in one transaction. A
-// code that is open is superseded; files whose bytes are not complete are
-// withdrawn, so that the code covers what is there. Errors: fault.NotFound, fault.Invalid for
-// what does not fit, fault.Conflict for an authorization that is signed,
-// expired, or has had its 20 codes, and fault.RateLimited.
+// StartSigning creates a code and the job that sends it in one transaction. It supersedes
+// an open code and withdraws incomplete files, so that the code covers exactly the
+// complete ones. Errors:
+//   - fault.NotFound: unknown authorization
+//   - fault.Invalid: invalid contact, channel or template
+//   - fault.Conflict: the authorization is signed, has expired or has had 20 codes
+//   - fault.RateLimited: too many codes for the contact or the authorization
 func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uuid.UUID, actor Actor, r SigningRequest) (OTP, error) {
 	r = r.withDefaults()
 	to, invalid := parseContact(r.Channel, r.Value)
 	if invalid == nil && !s.Senders.Has(r.Channel) {
-		invalid = &fault.Detail{Field: "contactMethod", Message: "is not configured: this service has no way to send by " + string(r.Channel)}
+		invalid = &fault.Detail{Field: "contactMethod", Message: "is not configured: this service cannot send by " + string(r.Channel)}
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uu
 		}
 		template, err := s.Template(ctx, tx, tenantID, r.TemplateID)
 		if errors.Is(err, fault.NotFound) {
-			return fault.InvalidRequest(fault.Detail{Field: "templateId", Message: "is not the id of a message template"})
+			return fault.InvalidRequest(fault.Detail{Field: "templateId", Message: "must be the id of a message template"})
 		}
 		if err != nil {
 			return err
@@ -99,8 +100,8 @@ func (s *Service) StartSigning(ctx context.Context, tenantID, authorizationID uu
 	return otp, err
 }
 
-// InspectSigning finds the faults of a request for a code that the schema of a
-// body does not express.
+// InspectSigning finds the faults of a request for a code that the schema of the body
+// does not express.
 func InspectSigning(members map[string]any) []fault.Detail {
 	method, _ := members["contactMethod"].(string)
 	value, isText := members["value"].(string)
@@ -120,15 +121,14 @@ func (r SigningRequest) withDefaults() SigningRequest {
 }
 
 func errAuthorizationExpired() error {
-	return fault.New(fault.Conflict, "the authorization has expired and can not be signed any more")
+	return fault.New(fault.Conflict, "the authorization has expired and can no longer be signed")
 }
 
-// checkLimits refuses a code too many. Those who ask for the same contact wait
-// for each other, so that none is counted too late.
+// checkLimits returns an error if a limit of codes is reached. Requests for the same
+// contact are serialized, so that each sees the codes of the others.
 func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, to contact) error {
 	hashes := s.contactHashes(tenantID, to)
-	// In an order that is the same whichever key is the first, or two could wait
-	// for each other.
+	// The locks are acquired in the same order in all processes, to avoid a deadlock.
 	for _, hash := range slices.SortedFunc(slices.Values(hashes), bytes.Compare) {
 		if err := s.q.SysOTPContactLock(ctx, tx, queries.SysOTPContactLockParams{TenantID: tenantID, ContactHash: hash}); err != nil {
 			return fmt.Errorf("lock a contact: %w", err)
@@ -139,7 +139,7 @@ func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authoriz
 		return fmt.Errorf("count the codes of authorization %s: %w", authorizationID, err)
 	}
 	if count >= sendsPerAuthorization {
-		return fault.New(fault.Conflict, "%d codes have been sent for this authorization, which is as many as one may have; create another authorization", count)
+		return fault.New(fault.Conflict, "%d codes have been sent for this authorization, which is the limit; create another authorization", count)
 	}
 	rows, err := s.q.OTPListRecent(ctx, tx, queries.OTPListRecentParams{TenantID: tenantID, ContactHashes: hashes, AuthorizationID: authorizationID})
 	if err != nil || len(rows) == 0 {
@@ -157,7 +157,7 @@ func (s *Service) checkLimits(ctx context.Context, tx pgx.Tx, tenantID, authoriz
 	return recent.check(rows[0].AskedAt)
 }
 
-// issue is a code that is about to be made.
+// issue describes a code to create.
 type issue struct {
 	tenantID, authorizationID, id uuid.UUID
 	label, policyLink             string
@@ -227,27 +227,26 @@ func (s *Service) supersedeTx(ctx context.Context, tx pgx.Tx, tenantID, authoriz
 	return nil
 }
 
-// passwordTable is what messages on their way are sealed for.
+// passwordTable binds sealed messages to their table.
 const passwordTable = "one_time_passwords"
 
-// newCode returns size random digits, every one of the codes alike.
+// newCode returns a random code of size digits. All codes are equally likely.
 func newCode(size int) (string, error) {
 	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(size)), nil)
 	n, err := rand.Int(rand.Reader, bound)
 	if err != nil {
-		return "", fmt.Errorf("make a code: %w", err)
+		return "", fmt.Errorf("generate a code: %w", err)
 	}
 	return fmt.Sprintf("%0*d", size, n), nil
 }
 
-// codeHash is all that is kept of a code once its message is gone. Ten digits
-// could be tried out by whoever has the database; without the pepper they
-// cannot.
+// codeHash returns the only trace of a code after its message is wiped. Without the
+// pepper, a thief of the database cannot try all codes of ten digits.
 func codeHash(pepper []byte, tenantID, authorizationID, otpID uuid.UUID, code string) []byte {
 	return keyed(pepper, tenantID[:], authorizationID[:], otpID[:], []byte(code))
 }
 
-// isCode compares a code with the hash of one, in constant time.
+// isCode compares a code with a hash in constant time.
 func (s *Service) isCode(hash []byte, tenantID, authorizationID, otpID uuid.UUID, code string) bool {
 	return slices.ContainsFunc(s.peppers, func(pepper []byte) bool {
 		return hmac.Equal(hash, codeHash(pepper, tenantID, authorizationID, otpID, code))

@@ -21,22 +21,22 @@ import (
 	"tranche/queries"
 )
 
-// DefaultTemplate is the id of the template that every tenant has.
+// DefaultTemplate is the id of a template that every tenant has.
 const DefaultTemplate = "default"
 
-// templatesMax bounds the templates of a tenant.
+// templatesMax is the most templates of a tenant.
 const templatesMax = 200
 
-// placeholderPattern finds what looks like a placeholder.
+// placeholderPattern matches placeholders.
 var placeholderPattern = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// Template is a message with places to fill in: {{code}}, {{expiresInMinutes}}
-// and {{label}}. It is no program: nothing else is understood.
+// Template is a message with the placeholders {{code}}, {{expiresInMinutes}} and
+// {{label}}. There is no other syntax.
 type Template struct {
 	ID      string
 	Subject string
 	Text    string
-	// CreatedAt and UpdatedAt are zero for a default that was never replaced.
+	// CreatedAt and UpdatedAt are zero for the built-in default.
 	CreatedAt, UpdatedAt time.Time
 }
 
@@ -49,8 +49,7 @@ func builtIn() Template {
 	}
 }
 
-// Template returns a template of the tenant; fault.NotFound if it has none of
-// that id.
+// Template returns a template of the tenant, or fault.NotFound.
 func (s *Service) Template(ctx context.Context, db queries.DBTX, tenantID uuid.UUID, id string) (Template, error) {
 	row, err := s.q.MessageTemplateGet(ctx, db, queries.MessageTemplateGetParams{TenantID: tenantID, ID: id})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -69,8 +68,8 @@ func errUnknownTemplate() error {
 	return fault.New(fault.NotFound, "there is no such message template")
 }
 
-// SetTemplate makes or replaces a template; default too. One that does not fit
-// is fault.Invalid.
+// SetTemplate creates or replaces a template. It can replace the default. An invalid
+// template is fault.Invalid.
 func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Template) (Template, error) {
 	if details := t.faults(); len(details) > 0 {
 		return Template{}, fault.InvalidRequest(details...)
@@ -83,7 +82,7 @@ func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Templat
 		t.CreatedAt, t.UpdatedAt = row.CreatedAt, row.UpdatedAt
 		count, err := s.q.MessageTemplateCount(ctx, tx, tenantID)
 		if err == nil && count > templatesMax {
-			return fault.New(fault.Conflict, "a tenant has at most %d message templates", templatesMax)
+			return fault.New(fault.Conflict, "a tenant can have at most %d message templates", templatesMax)
 		}
 		if err != nil {
 			return fmt.Errorf("count message templates: %w", err)
@@ -93,8 +92,8 @@ func (s *Service) SetTemplate(ctx context.Context, tenantID uuid.UUID, t Templat
 	return t, err
 }
 
-// DeleteTemplate removes a template; the default one becomes what it was at
-// first. Codes that are on their way go out as they were.
+// DeleteTemplate deletes a template. Deleting the default restores the built-in one.
+// Messages that are not sent yet do not change.
 func (s *Service) DeleteTemplate(ctx context.Context, tenantID uuid.UUID, id string) error {
 	return postgres.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		rows, err := s.q.MessageTemplateDelete(ctx, tx, queries.MessageTemplateDeleteParams{TenantID: tenantID, ID: id})
@@ -111,8 +110,8 @@ func (s *Service) DeleteTemplate(ctx context.Context, tenantID uuid.UUID, id str
 	})
 }
 
-// InspectTemplate finds the faults of a template that the schema of a body does
-// not express.
+// InspectTemplate finds the faults of a template that the schema of the body does not
+// express.
 func InspectTemplate(members map[string]any) []fault.Detail {
 	subject, _ := members["subject"].(string)
 	text, isText := members["text"].(string)
@@ -129,15 +128,15 @@ func (t *Template) faults() (details []fault.Detail) {
 		add("subject", "must be one line without control characters")
 	}
 	if strings.ContainsFunc(t.Text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) }) {
-		add("text", "must not have control characters but tabs and line breaks")
+		add("text", "must not contain control characters except tabs and line breaks")
 	}
 	if !slices.Contains(placeholders(t.Text), "code") {
-		add("text", "must have {{code}} in it")
+		add("text", "must contain {{code}}")
 	}
 	for _, part := range []field{{"subject", t.Subject}, {"text", t.Text}} {
 		for _, name := range placeholders(part.text) {
 			if !slices.Contains([]string{"code", "expiresInMinutes", "label"}, name) {
-				add(part.name, "has a placeholder other than {{code}}, {{expiresInMinutes}} and {{label}}")
+				add(part.name, "must not have placeholders other than {{code}}, {{expiresInMinutes}} and {{label}}")
 				break
 			}
 		}
@@ -153,7 +152,7 @@ func placeholders(text string) []string {
 	return found
 }
 
-// fill puts the values in place, once: what a value holds is not looked at again.
+// fill replaces the placeholders. It does not replace placeholders within values.
 func (t *Template) fill(code, label string, expiresIn time.Duration) (subject, text string) {
 	values := strings.NewReplacer(
 		"{{code}}", code, "{{label}}", label,
@@ -162,7 +161,7 @@ func (t *Template) fill(code, label string, expiresIn time.Duration) (subject, t
 	return values.Replace(t.Subject), values.Replace(t.Text)
 }
 
-// hash tells which wording was used.
+// hash identifies the wording of the template.
 func (t *Template) hash() []byte {
 	sum := sha256.Sum256([]byte(t.Subject + "\x00" + t.Text))
 	return sum[:]

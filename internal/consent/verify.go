@@ -15,18 +15,18 @@ import (
 	"tranche/queries"
 )
 
-// verifyPage is how many records are read at a time.
+// verifyPage is the number of records that one query reads.
 const verifyPage = 1000
 
-// Break is the first place at which a chain is not what it was.
+// Break is the first fault of a chain.
 type Break struct {
-	Position        int64     // 0 of a record that an authorization lacks
-	AuthorizationID uuid.UUID // uuid.Nil where the record itself is gone
+	Position        int64     // 0: an authorization lacks the record
+	AuthorizationID uuid.UUID // uuid.Nil: the record does not exist
 	Kind            Kind
 	Reason          string
 }
 
-// String tells the break to a person.
+// String describes the break to a person.
 func (b Break) String() string {
 	switch {
 	case b.Position == 0:
@@ -38,39 +38,38 @@ func (b Break) String() string {
 	}
 }
 
-// Verification is what Verify found.
+// Verification is the result of Verify.
 type Verification struct {
 	Records int64
-	// Withdrawn counts the records whose content went with a deleted authorization.
+	// Withdrawn counts the records whose content was deleted with their authorization.
 	Withdrawn int64
 	Head      Head
-	Broken    *Break // nil: the chain is whole
+	Broken    *Break // nil: the chain is intact
 }
 
-// fault says what is wrong with a record by itself; empty for nothing. A record
-// without content can be wrong in its hash only.
+// fault returns the fault of a record itself, or an empty text. A record without content
+// can only have a wrong hash.
 func (r *Record) fault(tenantID uuid.UUID) string {
 	switch {
 	case !bytes.Equal(r.Hash, r.hash(tenantID)):
 		return "is not what its hash says"
 	case r.Content != nil && !bytes.Equal(r.Commitment, commitment(r.Salt, r.Content)):
 		return "has a content that is not what it is committed to"
-	case r.IsMisplaced: // the hash covers the record's own authorization, so it is the content's that is wrong
+	case r.IsMisplaced: // the hash covers the authorization of the record, not that of the content
 		return "has a content that is kept as another authorization's"
 	default:
 		return ""
 	}
 }
 
-// Verify reads a tenant's whole chain, as it was at one moment, and names the
-// first record that is broken, missing, or without its content though its
-// authorization was not deleted. The end of the chain is what the head says,
-// which is sealed under keys. A chain that is whole must also have what the
-// authorizations say of themselves: that they were created, signed and deleted,
-// and the authorizations must be what it says of them.
+// Verify reads a snapshot of a tenant's whole chain and returns the first record that is
+// broken or missing, or that lacks its content although its authorization was not
+// deleted. The head, which is sealed under keys, states the end of the chain. In an intact
+// chain, Verify also checks that every authorization has records of its creation,
+// signature and deletion, and that the authorizations match these records.
 func Verify(ctx context.Context, pool *pgxpool.Pool, keys *secret.Keyring, tenantID uuid.UUID) (*Verification, error) {
 	v := &verifier{tenantID: tenantID, q: queries.New(), emptied: map[uuid.UUID]Break{}}
-	// One snapshot: the chain may grow meanwhile.
+	// The chain can grow during the verification.
 	err := pgx.BeginTxFunc(ctx, pool, snapshot(), func(tx pgx.Tx) error {
 		return v.run(ctx, tx, keys)
 	})
@@ -84,9 +83,9 @@ type verifier struct {
 	tenantID uuid.UUID
 	q        *queries.Queries
 	found    Verification
-	last     []byte // the hash of the record before
-	// emptied are the authorizations that lack a content, and the first record
-	// that does: their deletion has to follow.
+	last     []byte // the hash of the previous record
+	// emptied are authorizations that lack a content, with the first such record. A
+	// record of their deletion must follow.
 	emptied map[uuid.UUID]Break
 }
 
@@ -125,8 +124,8 @@ func (v *verifier) run(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) err
 	return err
 }
 
-// contradicted looks for an authorization that is not what the chain says of
-// it: its row was changed, brought back or removed behind the service's back.
+// contradicted finds an authorization that differs from the chain. Its row was changed,
+// restored or deleted outside of the service.
 func (v *verifier) contradicted(ctx context.Context, tx pgx.Tx) (*Break, error) {
 	row, err := v.q.EvidenceGetContradicted(ctx, tx, v.tenantID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -141,8 +140,8 @@ func (v *verifier) contradicted(ctx context.Context, tx pgx.Tx) (*Break, error) 
 	}, nil
 }
 
-// unrecorded looks for an authorization that the chain does not know: its
-// record was never written, or the chain is gone with its end.
+// unrecorded finds an authorization without a record. The record was never written, or
+// the chain was deleted together with its head.
 func (v *verifier) unrecorded(ctx context.Context, tx pgx.Tx) (*Break, error) {
 	row, err := v.q.EvidenceGetUnrecorded(ctx, tx, v.tenantID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -154,7 +153,7 @@ func (v *verifier) unrecorded(ctx context.Context, tx pgx.Tx) (*Break, error) {
 	return &Break{AuthorizationID: row.ID, Kind: Kind(row.Kind), Reason: "is missing"}, nil
 }
 
-// next checks that a record follows on the one before.
+// next checks that a record follows the previous one.
 func (v *verifier) next(r *Record) *Break {
 	b := &Break{Position: r.Position, AuthorizationID: r.AuthorizationID, Kind: r.Kind}
 	switch {
@@ -181,9 +180,8 @@ func (v *verifier) next(r *Record) *Break {
 	return nil
 }
 
-// withdrawn is the first record without content whose authorization was not
-// deleted. Only a chain that is whole can tell: what it lacks may be the
-// deletion.
+// withdrawn returns the first record without content whose authorization was not deleted.
+// It must run after the whole chain was read, because the deletion is a later record.
 func (v *verifier) withdrawn() (b *Break) {
 	for _, empty := range v.emptied {
 		if b == nil || empty.Position < b.Position {
@@ -193,7 +191,7 @@ func (v *verifier) withdrawn() (b *Break) {
 	return b
 }
 
-// readHead reads the end of the chain and says what is wrong with its seal.
+// readHead reads the head of the chain and returns the fault of its seal.
 func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *secret.Keyring) (reason string, err error) {
 	row, err := v.q.EvidenceHeadGet(ctx, tx, v.tenantID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -208,14 +206,14 @@ func (v *verifier) readHead(ctx context.Context, tx pgx.Tx, keys *secret.Keyring
 	case errors.Is(err, secret.ErrUnknownKey):
 		return "", fmt.Errorf("the end of the chain: %w", err)
 	case err != nil || !bytes.Equal(text, headText(v.found.Head)):
-		//nolint:nilerr // a seal that does not open is what the verifier reports
+		//nolint:nilerr // the verifier reports a seal that does not open
 		return "is the last, but the end of the chain has been moved: its seal is broken", nil
 	default:
 		return "", nil
 	}
 }
 
-// end checks that the chain ends where its head says.
+// end checks that the chain ends at its head.
 func (v *verifier) end(headReason string) *Break {
 	count := v.found.Head.Count
 	switch {

@@ -110,7 +110,7 @@ func (r *reader) finish(fault *Error, stopped error) error {
 // end checks that nothing follows the value.
 func (r *reader) end() *Error {
 	if r.peek(); r.at < len(r.text) {
-		return &Error{Message: "more than one JSON value"}
+		return &Error{Message: "more than one JSON value; only one is allowed"}
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (r *reader) peek() byte {
 // invalid returns an error at the next byte.
 func (r *reader) invalid() *Error {
 	if strings.TrimSpace(r.text) == "" {
-		return &Error{Message: "invalid JSON: the text ends early"}
+		return &Error{Message: "invalid JSON: the text ends before the value is complete"}
 	}
 	return &Error{Message: fmt.Sprintf("invalid JSON at byte %d", r.at)}
 }
@@ -202,7 +202,7 @@ func (r *reader) object(depth int) (any, *Error) {
 		}
 		before := len(members)
 		if members[name] = value; len(members) == before {
-			return &Error{Message: "the name occurs twice"}
+			return &Error{Message: "the name occurs twice in its object; names must be unique"}
 		}
 		return nil
 	})
@@ -238,7 +238,7 @@ type names map[string]struct{}
 func (n names) add(name string) *Error {
 	before := len(n)
 	if n[name] = struct{}{}; len(n) == before {
-		return &Error{Message: "the name occurs twice"}
+		return &Error{Message: "the name occurs twice in its object; names must be unique"}
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (r *reader) members(depth int, readValue func(name string) *Error) *Error {
 
 func checkDepth(depth int) *Error {
 	if depth == DepthMax {
-		return &Error{Message: fmt.Sprintf("nested deeper than %d levels", DepthMax)}
+		return &Error{Message: fmt.Sprintf("must not be nested deeper than %d levels", DepthMax)}
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (r *reader) unquote() (string, *Error) {
 		return "", r.invalid()
 	}
 	if slices.Contains(text, 0) {
-		return "", &Error{Message: "contains a NUL character"}
+		return "", &Error{Message: `must not contain a NUL character (\u0000)`}
 	}
 	r.at = end
 	return string(text), nil
@@ -358,7 +358,7 @@ func (r *reader) number() (any, *Error) {
 	}
 	text := r.part(begin)
 	if (hasExponent || len(text) > DigitsMax) && !NumberFits(text) {
-		return nil, &Error{Message: fmt.Sprintf("a number has at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax)}
+		return nil, &Error{Message: fmt.Sprintf("a number must have at most %d digits and an exponent within ±%d", DigitsMax, ExponentMax)}
 	}
 	return json.Number(text), nil
 }

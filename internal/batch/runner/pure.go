@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -62,6 +63,7 @@ func (r *Runner) runPureChunk(ctx context.Context, key batch.Key, first int32, p
 	if err != nil {
 		return execution.Held, err
 	}
+	release = sync.OnceFunc(release)
 	defer release()
 	c, exists, err := r.getChunk(ctx, key, first)
 	if err != nil || !exists || !c.row.MayBegin {
@@ -75,6 +77,7 @@ func (r *Runner) runPureChunk(ctx context.Context, key batch.Key, first int32, p
 	if err != nil {
 		return execution.Held, err
 	}
+	release() // recording waits for the database, while other chunks compute
 	if len(items) < len(c.row.Inputs) {
 		isSplit, err := r.splitChunk(ctx, c, len(items))
 		if err != nil || !isSplit {

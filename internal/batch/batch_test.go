@@ -157,7 +157,7 @@ func TestBatchFromUploadToPackage(t *testing.T) {
 		"input.borrowerId": "B-1", "input.income": "1000.10", "input.debt": "100.20", "input.note": "'=1+1", "input.address.zip": "01234",
 		"input.currency": "EUR", "input.unknown": "", "output.decision": "accept", "output.ratio": "0.1002", "output.income": "1000.10", "output.campaign": "november", "errorMessage": "",
 	}, results[2])
-	require.Equal(t, "loans.csv, row 3: income: is not a number as in 1234.56", results[3]["errorMessage"])
+	require.Equal(t, "loans.csv, row 3: income: must be a number such as 1234.56", results[3]["errorMessage"])
 	require.Equal(t, "the ratio is too high", results[4]["errorMessage"])
 	require.Contains(t, results[5]["errorMessage"], "loans.csv, row 5: income: ")
 	require.Equal(t, "123456789012345678901234567890.10", results[6]["output.income"])
@@ -229,7 +229,7 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 		"empty.csv":  {"", "failed: empty.csv: the file is empty; the first row must name the columns", 0},
 		"header.csv": {"borrowerId,income,debt\n", "failed: header.csv: there is no item in it", 0},
 		"empty.json": {"[]", "failed: empty.json: there is no item in it", 0},
-		"none.csv":   {"borrowerId,income,debt\nB-1,x,1\nB-2,1,y\n", "failed: no item matches the input schema; the first: none.csv, row 2: income: is not a number as in 1234.56", 2},
+		"none.csv":   {"borrowerId,income,debt\nB-1,x,1\nB-2,1,y\n", "failed: no item matches the input schema; the first: none.csv, row 2: income: must be a number such as 1234.56", 2},
 		"broken.csv": {"borrowerId,income,debt\n" + strings.Repeat("B-1,10,1\n", 2500) + "\"B-2,1,1\nB-3,10,1\n", "failed: broken.csv, row 2502: a quote is out of place or not closed", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestBatchOfBrokenRows(t *testing.T) {
 	list := c.Get(t, "/v1/execution-batches/"+id+"/items?status=failed").Expect(http.StatusOK)
 	for i, want := range []string{
 		"excel.csv, row 2: note: a quote is out of place or not closed",
-		"excel.csv, row 4: the row has 2 cells where the header has 4; debt: is required",
+		"excel.csv, row 4: the row has 2 cells, but the header has 4; debt: is required",
 		"lines.jsonl, row 1: the row is longer than 1048576 bytes",
 		"lines.jsonl, row 4: invalid JSON at byte 19",
 		"lines.jsonl, row 5: the row is longer than 1048576 bytes",
@@ -277,7 +277,7 @@ func TestBatchOfBrokenRows(t *testing.T) {
 	failed := files(t, c, *r.Outputs.Post.PackageID)["failed.csv"]
 	require.Equal(t, "borrowerId,income,debt,note,currency,_row,_sourceFile,_error\n"+
 		"B-1,1000.10,1,,,2,excel.csv,\"excel.csv, row 2: note: a quote is out of place or not closed\"\n"+
-		"B-3,10,,,,4,excel.csv,\"excel.csv, row 4: the row has 2 cells where the header has 4; debt: is required\"\n"+
+		"B-3,10,,,,4,excel.csv,\"excel.csv, row 4: the row has 2 cells, but the header has 4; debt: is required\"\n"+
 		",,,,,1,lines.jsonl,\"lines.jsonl, row 1: the row is longer than 1048576 bytes\"\n"+
 		",,,,,4,lines.jsonl,\"lines.jsonl, row 4: invalid JSON at byte 19\"\n"+
 		",,,,,5,lines.jsonl,\"lines.jsonl, row 5: the row is longer than 1048576 bytes\"\n", failed)

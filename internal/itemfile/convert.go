@@ -8,8 +8,8 @@ import (
 	"tranche/internal/exactjson"
 )
 
-// typeSet is the set of JSON types that a property may have; empty where the
-// schema names none, which reads as text.
+// typeSet is the set of JSON types that a property can have. It is empty if the schema
+// names no type; then the property is a text.
 type typeSet uint8
 
 const (
@@ -22,34 +22,34 @@ const (
 
 func (t typeSet) has(other typeSet) bool { return t&other != 0 }
 
-// reason says why a text fits none of the types.
+// reason returns the error for a text that fits none of the types.
 func (t typeSet) reason() string {
 	switch {
 	case t.has(typeNumber):
-		return "is not a number as in 1234.56"
+		return "must be a number such as 1234.56"
 	case t.has(typeBoolean):
-		return "is neither true nor false"
+		return "must be true or false"
 	case t.has(typeArray):
-		return "is not a JSON array"
+		return "must be a JSON array"
 	default:
-		return "is not a JSON object"
+		return "must be a JSON object"
 	}
 }
 
-// property is what a schema says of a property of the items.
+// property is the type and format of a property in the schema.
 type property struct {
 	types  typeSet
 	format string // empty for none
 }
 
-// Bounds of the search for a property, which a schema can lead in circles.
+// Limits of the search for a property. A schema can contain cycles.
 const (
-	referencesMax = 16  // $ref followed one after the other
-	schemasMax    = 500 // schemas looked at for one property
+	referencesMax = 16  // $ref followed in a row
+	schemasMax    = 500 // schemas visited for one property
 )
 
-// propertyAt returns what a schema says of the property at a path. Of alternatives
-// it may have the types of each.
+// propertyAt returns the property at a path in a schema. It has the types of all
+// alternatives.
 func propertyAt(schema map[string]any, path []string) property {
 	search := propertySearch{schema: schema, schemasLeft: schemasMax}
 	found, _ := search.at(schema, path)
@@ -61,8 +61,8 @@ type propertySearch struct {
 	schemasLeft int
 }
 
-// at reports also whether the node says of which types the property is. Its own words go
-// before those of allOf, and these before anyOf and oneOf.
+// at also reports whether the node states the types of the property. Its own keywords
+// come before allOf, and allOf before anyOf and oneOf.
 func (s *propertySearch) at(node map[string]any, path []string) (found property, says bool) {
 	if s.schemasLeft == 0 {
 		return property{}, false
@@ -80,7 +80,7 @@ func (s *propertySearch) at(node map[string]any, path []string) (found property,
 			}
 		}
 		if isTyped && !typesOf(node).has(typeObject) {
-			return property{}, true // there is no such property, as within null
+			return property{}, true // the node cannot have such a property
 		}
 	}
 	for _, part := range schemasIn(node["allOf"]) {
@@ -92,12 +92,12 @@ func (s *propertySearch) at(node map[string]any, path []string) (found property,
 		found, says = s.anyOf(append(schemasIn(node["anyOf"]), schemasIn(node["oneOf"])...), path)
 	}
 	if format, ok := node["format"].(string); ok && len(path) == 0 && found.format == "" {
-		found.format = format // of a property without types, or with those of its parts
+		found.format = format // the node states no type, or only its parts do
 	}
 	return found, says
 }
 
-// memberOf returns the schema that a schema of objects has for a member, or nil.
+// memberOf returns the schema of a member of an object, or nil.
 func memberOf(node map[string]any, name string) map[string]any {
 	properties, _ := node["properties"].(map[string]any)
 	if inner, ok := properties[name].(map[string]any); ok || properties[name] != nil || node["patternProperties"] != nil {
@@ -107,8 +107,8 @@ func memberOf(node map[string]any, name string) map[string]any {
 	return inner
 }
 
-// anyOf returns what alternatives say of the property. One that says nothing of it
-// takes texts, as a schema without any types does.
+// anyOf returns the property with the types of all alternatives. An alternative without
+// types accepts texts.
 func (s *propertySearch) anyOf(alternatives []map[string]any, path []string) (found property, says bool) {
 	isFree := false
 	for _, alternative := range alternatives {
@@ -125,7 +125,7 @@ func (s *propertySearch) anyOf(alternatives []map[string]any, path []string) (fo
 	return found, says
 }
 
-// schemasIn returns the schemas of a list of them.
+// schemasIn returns the schemas in a list.
 func schemasIn(list any) []map[string]any {
 	values, _ := list.([]any)
 	var schemas []map[string]any
@@ -137,7 +137,7 @@ func schemasIn(list any) []map[string]any {
 	return schemas
 }
 
-// resolve follows references within the schema: {"$ref": "#/$defs/money"}.
+// resolve follows references within the schema, such as {"$ref": "#/$defs/money"}.
 func resolve(schema, node map[string]any) map[string]any {
 	for range referencesMax {
 		reference, ok := node["$ref"].(string)
@@ -158,7 +158,7 @@ func resolve(schema, node map[string]any) map[string]any {
 	return nil
 }
 
-// typesOf reads the types of a schema, or those of the values it permits.
+// typesOf returns the types of a schema, or of the values that it permits.
 func typesOf(node map[string]any) typeSet {
 	var types typeSet
 	switch declared := node["type"].(type) {
@@ -194,7 +194,7 @@ func typeNamed(name string) typeSet {
 		return typeArray
 	case "object":
 		return typeObject
-	default: // null: the empty cell
+	default: // null is the empty cell
 		return 0
 	}
 }
@@ -216,16 +216,16 @@ func typeOf(value any) typeSet {
 	}
 }
 
-// convert turns the text of a cell into a value of one of the types. Numbers
-// keep their exact text. Where none fits the value is the text itself, and the
-// reason says why; it never repeats the text.
+// convert converts the text of a cell into a value of one of the types. Numbers keep
+// their exact digits. If no type fits, the value is the text, and the reason says why. The
+// reason never repeats the text.
 func convert(cell string, types typeSet) (value any, reason string) {
 	text := unescape(cell)
 	if !utf8.ValidString(text) {
-		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""), "is not valid text of the file's encoding"
+		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""), "must be valid text in the encoding of the file"
 	}
 	if strings.IndexByte(text, 0) >= 0 {
-		return strings.ReplaceAll(text, "\x00", ""), "contains a NUL character"
+		return strings.ReplaceAll(text, "\x00", ""), "must not contain NUL characters"
 	}
 	if types == 0 || types == typeString {
 		return text, ""
@@ -255,8 +255,7 @@ func convert(cell string, types typeSet) (value any, reason string) {
 	return text, types.reason()
 }
 
-// isNumber reports whether the text is a number of JSON's grammar (RFC 8259,
-// section 6).
+// isNumber reports whether the text is a JSON number (RFC 8259, section 6).
 func isNumber(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	rest := trimDigits(text)

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// delimiterRowsMax is how many rows of the sample are compared.
+// delimiterRowsMax is the most rows of the sample that are compared.
 const delimiterRowsMax = 50
 
-// detectDelimiter chooses among comma, semicolon, tab and pipe (decisions 6.2)
-// the one at which the rows of the sample divide like the header; of several,
-// the one with most columns. A table of one column counts as comma separated.
+// detectDelimiter chooses comma, semicolon, tab or pipe (decisions 6.2). It takes the
+// delimiter for which most rows of the sample have as many cells as the header. If
+// several are equal, it takes the one with most columns. The default is comma.
 func detectDelimiter(sample string, isWhole bool) rune {
 	best, bestAgree, bestColumns := ',', 0.0, 1
 	for _, candidate := range []rune{',', ';', '\t', '|'} {
@@ -27,8 +27,8 @@ func detectDelimiter(sample string, isWhole bool) rune {
 	return best
 }
 
-// divide returns the number of columns of the header and which part of the
-// rows has as many.
+// divide returns the number of columns of the header and the share of rows with as many
+// cells.
 func divide(sample string, delimiter rune, isWhole bool) (columns int, agree float64) {
 	r := csv.NewReader(strings.NewReader(sample))
 	r.Comma, r.FieldsPerRecord, r.LazyQuotes, r.ReuseRecord = delimiter, -1, true, true
@@ -39,7 +39,7 @@ func divide(sample string, delimiter rune, isWhole bool) (columns int, agree flo
 			break
 		}
 		if !isWhole && r.InputOffset() == int64(len(sample)) {
-			break // the sample may end within this row
+			break // the sample can end within this row
 		}
 		if rows == 0 {
 			columns = len(cells)
@@ -55,8 +55,9 @@ func divide(sample string, delimiter rune, isWhole bool) (columns int, agree flo
 	return columns, float64(same) / float64(rows)
 }
 
-// declaredDelimiter returns the delimiter that a first line such as sep=; names,
-// which Excel writes and hides, and the length of that line; zeros for none.
+// declaredDelimiter returns the delimiter in a first line such as "sep=;", and the length
+// of that line. Excel writes such a line and does not show it. Without such a line the
+// results are 0.
 func declaredDelimiter(sample string) (delimiter rune, length int) {
 	line, _, isLine := strings.Cut(sample, "\n")
 	if !isLine {
@@ -77,8 +78,8 @@ func declaredDelimiter(sample string) (delimiter rune, length int) {
 	return delimiter, len(line) + 1
 }
 
-// endsLinesWithCR reports whether the first line ends with a carriage return
-// alone, as Excel for the Macintosh writes.
+// endsLinesWithCR reports whether the first line ends with CR without LF, as Excel for
+// the Macintosh writes.
 func endsLinesWithCR(sample []byte) bool {
 	isQuoted := false
 	for i, c := range sample {
@@ -95,8 +96,7 @@ func endsLinesWithCR(sample []byte) bool {
 	return false
 }
 
-// carriageReturns makes lines that end with a carriage return alone end with a
-// newline.
+// carriageReturns replaces each CR by LF.
 type carriageReturns struct{ source io.Reader }
 
 // Read implements io.Reader.

@@ -11,16 +11,14 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// sampleBytes is how much of a file is looked at to tell its encoding and its
-// delimiter.
+// sampleBytes is the length of the sample for detecting the encoding and the delimiter.
 const sampleBytes = 64 << 10
 
-// decodeText returns the text of a file as UTF-8, whatever of UTF-8, UTF-16
-// and Windows-1252 it is written in (decisions 6.2). Where the bytes are
-// declared or found to be UTF-8, broken sequences are passed on as they are.
+// decodeText returns the text of a file as UTF-8. The file can be UTF-8, UTF-16 or
+// Windows-1252 (decisions 6.2). In UTF-8, broken sequences remain as they are.
 func decodeText(source io.Reader) io.Reader {
 	r := bufio.NewReaderSize(source, sampleBytes)
-	head, _ := r.Peek(sampleBytes) // an error shows again at the first Read
+	head, _ := r.Peek(sampleBytes) // Read returns an error again
 	switch {
 	case bytes.HasPrefix(head, []byte("\xEF\xBB\xBF")):
 		_, _ = r.Discard(3) // it was peeked
@@ -37,8 +35,8 @@ func decodeText(source io.Reader) io.Reader {
 	return &asciiUntil{source: r}
 }
 
-// countNULs tells UTF-16 without a byte order mark: every other byte of ASCII
-// text in it is zero.
+// countNULs counts zero bytes at even and odd positions. In UTF-16 without a byte order
+// mark every other byte of ASCII text is zero.
 func countNULs(head []byte) (even, odd int) {
 	for i, b := range head {
 		if b != 0 {
@@ -53,9 +51,8 @@ func countNULs(head []byte) (even, odd int) {
 	return even, odd
 }
 
-// asciiUntil passes on ASCII, which reads the same in UTF-8 and Windows-1252,
-// and decides between the two at the first byte that is not, however late in
-// the file it comes.
+// asciiUntil returns ASCII as it is, because it is the same in UTF-8 and Windows-1252. At
+// the first other byte, anywhere in the file, it decides between the two.
 type asciiUntil struct {
 	source  *bufio.Reader
 	decided io.Reader
@@ -83,7 +80,7 @@ func (a *asciiUntil) Read(p []byte) (int, error) {
 
 func (a *asciiUntil) decide() {
 	window, err := a.source.Peek(sampleBytes)
-	if err == nil { // there is more: the window may end within a sequence
+	if err == nil { // the window can end within a sequence
 		window = trimPartialRune(window)
 	}
 	if isUTF8(window) {
@@ -93,9 +90,9 @@ func (a *asciiUntil) decide() {
 	a.decided = charmap.Windows1252.NewDecoder().Reader(a.source)
 }
 
-// isUTF8 reports whether more sequences of UTF-8 are whole than bytes are none of
-// it. In Windows-1252 hardly two letters beyond ASCII come so that they look like
-// one; a broken byte in UTF-8 is the fault of its row, not of all names.
+// isUTF8 reports whether the text has more complete UTF-8 sequences than invalid bytes.
+// In Windows-1252, letters beyond ASCII rarely form a UTF-8 sequence. In UTF-8, one broken
+// byte affects only its row.
 func isUTF8(text []byte) bool {
 	whole, broken := 0, 0
 	for len(text) > 0 {
@@ -111,7 +108,7 @@ func isUTF8(text []byte) bool {
 	return whole > broken
 }
 
-// trimPartialRune cuts off a sequence that the end of the window interrupts.
+// trimPartialRune removes an incomplete sequence at the end of the window.
 func trimPartialRune(window []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(window); i++ {
 		if tail := window[len(window)-i:]; utf8.RuneStart(tail[0]) {

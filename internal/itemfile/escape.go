@@ -2,13 +2,13 @@ package itemfile
 
 import "strings"
 
-// formulaStarts are the characters that make a spreadsheet take a text for a
-// formula (decisions 6.7).
+// formulaStarts are the first characters of texts that spreadsheet programs run as
+// formulas (decisions 6.7).
 const formulaStarts = "=+-@\t"
 
-// Escape puts an apostrophe before a text that a spreadsheet would take for a
-// formula. A text that begins like an escaped one gets another, so that
-// unescape gives back every text as it was.
+// Escape puts an apostrophe before a text that a spreadsheet program would run as a
+// formula. A text that looks escaped gets another apostrophe, so that unescape restores
+// every text.
 func Escape(text string) string {
 	if isFormula(text) {
 		return "'" + text
@@ -16,7 +16,7 @@ func Escape(text string) string {
 	return text
 }
 
-// unescape drops one leading apostrophe of what Escape has written.
+// unescape removes the apostrophe that Escape adds.
 func unescape(text string) string {
 	if strings.HasPrefix(text, "'") && isFormula(text) {
 		return text[1:]
@@ -24,8 +24,7 @@ func unescape(text string) string {
 	return text
 }
 
-// isFormula reports whether the text, without the apostrophes that lead it,
-// begins like a formula.
+// isFormula reports whether the text begins like a formula after its leading apostrophes.
 func isFormula(text string) bool {
 	rest := strings.TrimLeft(text, "'")
 	return rest != "" && strings.IndexByte(formulaStarts, rest[0]) >= 0

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// ColumnsMax is how many columns of a table are read; as many again may be ignored.
+// ColumnsMax is the most columns of a table that are read. As many again may be ignored.
 const ColumnsMax = 1000
 
 // Further limits of a file.
 const (
 	rowBytesMax   = 1 << 20 // of one row
-	tableBytesMax = 4 << 30 // unpacked
+	tableBytesMax = 4 << 30 // of the unpacked table
 )
 
-// Error says why a file can not be read, in words that are safe to show:
-// loans.csv, row 17: a quote is not closed.
+// Error says why a file cannot be read. Its text is safe to show, such as "loans.csv, row
+// 17: a quote is out of place or not closed".
 type Error struct {
 	File   string
-	Row    int // of the table, header = 1; 0 where it concerns the whole file
+	Row    int // of the table (header = 1); 0 means the whole file
 	Column string
 	Reason string
 }
@@ -40,9 +40,9 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// rowError says why one row can not be read, while those after it can.
+// rowError says why one row cannot be read. The rows after it can be read.
 type rowError struct {
-	column string // empty where it is not known
+	column string // empty if it is not known
 	reason string
 }
 
@@ -50,7 +50,7 @@ func (e *rowError) Error() string { return e.reason }
 
 var (
 	errRowTooLong    = fmt.Errorf("the row is longer than %d bytes", rowBytesMax)
-	errNoPlace       = errors.New("a file has no place before its beginning")
+	errOffset        = errors.New("a negative offset")
 	errTableTooLarge = fmt.Errorf("the table is larger than %d bytes", int64(tableBytesMax))
 )
 
@@ -62,11 +62,11 @@ type file struct {
 	raw    io.Reader // the bytes, unpacked
 }
 
-// openFile begins to read a file. Faults of the file are *Error.
+// openFile opens a file and unpacks it. Faults of the file are *Error.
 func openFile(name string, source io.Reader) (*file, error) {
 	format, isGzip, ok := formatOf(name)
 	if !ok {
-		return nil, &Error{File: name, Reason: "files of this type are not read; the name must end in " + extensions()}
+		return nil, &Error{File: name, Reason: "the service does not read files of this type; the name must end in " + extensions()}
 	}
 	f := &file{name: name, format: format, source: &sourceReader{source: source}}
 	f.raw = f.source
@@ -80,33 +80,34 @@ func openFile(name string, source io.Reader) (*file, error) {
 	return f, nil
 }
 
-// bounded is the text of the file as UTF-8, bounded in its rows and as a whole.
+// bounded returns the text of the file as UTF-8, with limits for each row and the whole.
 func (f *file) bounded() *boundedReader {
 	return &boundedReader{source: decodeText(f.raw), rowLeft: rowBytesMax, tableLeft: tableBytesMax}
 }
 
-// whole is all of the bytes, to be read from any place: where the source can be,
-// as it is, else from memory. Of more than sizeMax bytes it gives the size alone.
+// whole returns the file for reading at any offset. It reads a seekable source in place
+// and any other source into memory. If the file has more than sizeMax bytes, only the size
+// is useful.
 func (f *file) whole(sizeMax int64) (content io.ReaderAt, size int64, err error) {
 	if seeker, ok := f.source.source.(io.Seeker); ok && f.raw == io.Reader(f.source) {
 		size, err = seeker.Seek(0, io.SeekEnd)
-		return &placeReader{source: f.source, seeker: seeker}, size, err
+		return &seekReader{source: f.source, seeker: seeker}, size, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f.raw, sizeMax+1))
 	return bytes.NewReader(text), int64(len(text)), err
 }
 
-// placeReader reads a source from any place, for one goroutine.
-type placeReader struct {
+// seekReader reads a source at any offset, for one goroutine.
+type seekReader struct {
 	source *sourceReader
 	seeker io.Seeker
 }
 
-// ReadAt implements io.ReaderAt. That there is no such place is the fault of
-// whoever names it, not of the source.
-func (r *placeReader) ReadAt(p []byte, offset int64) (int, error) {
+// ReadAt implements io.ReaderAt. A negative offset comes from a broken archive; it is no
+// error of the source.
+func (r *seekReader) ReadAt(p []byte, offset int64) (int, error) {
 	if offset < 0 {
-		return 0, errNoPlace
+		return 0, errOffset
 	}
 	if _, r.source.err = r.seeker.Seek(offset, io.SeekStart); r.source.err != nil {
 		return 0, r.source.err
@@ -118,8 +119,8 @@ func (r *placeReader) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// broken turns an error of the decoders into one that names the file, unless it
-// is the storage's.
+// broken converts an error of a decoder into an *Error. It returns an error of the source
+// as it is.
 func (f *file) broken(err error, row int) error {
 	if f.source.err != nil {
 		return fmt.Errorf("read %s: %w", f.name, f.source.err)
@@ -134,8 +135,8 @@ func (f *file) broken(err error, row int) error {
 	return e
 }
 
-// sourceReader keeps an error of the storage apart from one of the file, and
-// gives it again.
+// sourceReader remembers an error of the source, to distinguish it from a fault of the
+// file. It returns the error again on later reads.
 type sourceReader struct {
 	source io.Reader
 	err    error
@@ -152,7 +153,7 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// boundedReader bounds the bytes of a row and of the table.
+// boundedReader limits the bytes of a row and of the table.
 type boundedReader struct {
 	source             io.Reader
 	rowLeft, tableLeft int64

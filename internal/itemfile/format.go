@@ -13,26 +13,26 @@ const (
 	gzipContentType = "application/gzip"
 )
 
-// kind is how the items of a file are laid out.
+// kind is the structure of a file.
 type kind int
 
 const (
 	kindTable kind = iota // delimited rows
 	kindSheet             // rows of a spreadsheet
 	kindArray             // one JSON array of objects
-	kindLines             // an object of JSON a line
+	kindLines             // one JSON object per line
 )
 
-// format is a kind of file that items are read from.
+// format is a format of files.
 type format struct {
 	extension   string
 	contentType string
 	kind        kind
-	// delimiter separates the cells of a table; 0 where it is detected.
+	// delimiter separates the cells of a table. 0 means that it is detected.
 	delimiter rune
 }
 
-// formats returns every kind of file that items are read from (decisions 6.1).
+// formats returns all formats (decisions 6.1).
 func formats() []format {
 	return []format{
 		{extension: ".csv", contentType: "text/csv"},
@@ -44,12 +44,12 @@ func formats() []format {
 	}
 }
 
-// ContentType returns the media type of a file of this name. A name that no format
-// fits, so that Open refuses it, is fault.Invalid with a detail for fileName.
+// ContentType returns the media type for a file name. If the extension is unknown, it
+// returns fault.Invalid with a detail for fileName.
 func ContentType(fileName string) (string, error) {
 	f, isGzip, ok := formatOf(fileName)
 	if !ok {
-		return "", fault.New(fault.Invalid, "files of this type are not read").
+		return "", fault.New(fault.Invalid, "the service does not read files of this type").
 			WithDetails(fault.Detail{Field: "fileName", Message: "must end in " + extensions()})
 	}
 	if isGzip {
@@ -58,7 +58,7 @@ func ContentType(fileName string) (string, error) {
 	return f.contentType, nil
 }
 
-// formatOf finds the format of a file by its name.
+// formatOf returns the format for a file name.
 func formatOf(fileName string) (f format, isGzip, ok bool) {
 	name, isGzip := strings.CutSuffix(strings.ToLower(fileName), gzipExtension)
 	all := formats()

@@ -1,14 +1,13 @@
-// Package itemfile reads the items of a batch from the files that people have:
-// delimited tables in whatever encoding (table.go, delimiter.go, encoding.go),
-// spreadsheets (sheet.go, workbook.go), arrays and lines of JSON (objects.go).
-// format.go tells them apart by their names. The header of a table says which
-// property each of its columns becomes (layout.go), the input schema of which type
-// (convert.go); row.go is the short way for rows that are as they should be. Files
-// are read as streams, within limits, and what is wrong with them is said in words
-// for those who made them: of one row, which then fails alone, or of the whole file.
+// Package itemfile reads the items of a batch from files: delimited tables of any encoding
+// (table.go, delimiter.go, encoding.go), spreadsheets (sheet.go), and arrays and lines of
+// JSON (objects.go). The name of a file tells its format (format.go). The header of a
+// table maps columns to properties (layout.go). The input schema tells the types of the
+// properties (convert.go).
 //
-// The package is pure. It must not know databases, HTTP, workflows nor what
-// becomes of an item.
+// The package streams files and limits their size. Its errors are written for the authors
+// of the files. An error of one row fails that row only; other errors refuse the file.
+//
+// The package is pure. It must not know databases, HTTP, workflows or the use of an item.
 package itemfile
 
 import (
@@ -19,22 +18,21 @@ import (
 	"tranche/internal/fault"
 )
 
-// Item is one item of a batch as its source gives it.
+// Item is one item of a batch as its source contains it.
 type Item struct {
-	FileName string // of the source; empty for an item of no file
-	Row      int    // of the source's table, header = 1, its line or its place in the array, from 1; 0 for an item of no file
+	FileName string // of the source; empty if the item is from no file
+	Row      int    // row of the table (header = 1), line or position in the array, from 1; 0 if the item is from no file
 	Input    map[string]any
-	Faults   []fault.Detail // what does not fit the input schema's types
-	IsBroken bool           // the input is not what the source means: faults say why
+	Faults   []fault.Detail // values that do not fit the types of the input schema
+	IsBroken bool           // the item could not be read; Faults has the reason
 
-	// Most rows of a table have these in place of input and faults, until Read or a
-	// RowWriter makes the input.
+	// A row of a table has these until Read converts them into Input and Faults.
 	layout *layout
 	cells  []string
 }
 
-// Read has the layout of a row make its Input and Faults. Those of any other item
-// are there already.
+// Read converts the cells of a row into Input and Faults. It does nothing for other
+// items. A row that waits for Read uses little memory.
 func (it *Item) Read() {
 	if it.layout != nil {
 		it.Input, it.Faults = it.layout.item(it.cells)
@@ -42,47 +40,47 @@ func (it *Item) Read() {
 	}
 }
 
-// Reader gives the items of a source in their order. One that is an io.Closer is to
-// be closed.
+// Reader reads the items of a source in order. The caller must close a Reader that is an
+// io.Closer.
 type Reader interface {
 	// Next returns the next item or io.EOF.
 	Next() (Item, error)
-	// Size is how long the text of the item was that Next returned, in bytes.
+	// Size returns the length in bytes of the text of the last item.
 	Size() int
-	// Skip passes over the next item, cheaper than Next, or returns io.EOF.
+	// Skip skips the next item, or returns io.EOF. It is cheaper than Next.
 	Skip() error
-	// Columns are the dotted names of inputs that the source declares.
+	// Columns returns the dotted names of the columns in the header of the source.
 	Columns() []string
-	// FileName is the name of the file; empty where there is none.
+	// FileName returns the name of the file. It is empty if there is no file.
 	FileName() string
 }
 
-// rowReader gives the rows of a table: of a delimited file or of a sheet.
+// rowReader reads the rows of a delimited file or a sheet.
 type rowReader interface {
-	// names are those of the columns, as the first row gives them.
+	// names returns the names of the columns in the first row.
 	names() []string
-	// next returns the cells of the next row that is not empty, valid until the
-	// next call, or io.EOF. *rowError comes with the cells before the fault.
+	// next returns the cells of the next row that is not empty, or io.EOF. The cells are
+	// valid until the next call. A *rowError comes with the cells before the fault.
 	next() ([]string, error)
-	// line is the number of the row that next returned, the first being 1.
+	// line returns the number of the last row; the first row is 1.
 	line() int
 }
 
-// tableReader gives the rows of a table as items.
+// tableReader reads the rows of a table as items.
 type tableReader struct {
 	fileName string
 	rows     rowReader
 	layout   *layout
-	// adjust, unless nil, writes a cell of the last row of a spreadsheet as the text it stands for.
+	// adjust converts the text of a cell of the last row for its property. Only
+	// spreadsheets have it.
 	adjust func(cell string, c *column) string
 	read   int // bytes of the last row
 }
 
-// Open begins to read a file of items, whose format its name tells. The schema, one
-// of JSON Schema, gives the types of the properties that a table's cells become.
-// Faults of the file are *Error, here and of the Reader; other errors are the
-// source's own. A source that is an io.Seeker is read from any place where the
-// format needs it, else such a file is held in memory.
+// Open returns a Reader of a file of items. The extension of the file name tells the
+// format. The JSON Schema tells the types of the properties. Open and the Reader return
+// *Error for a fault of the file; other errors come from the source. A spreadsheet is
+// read in place if the source is an io.Seeker. Otherwise it is held in memory.
 func Open(fileName string, source io.Reader, schema map[string]any) (Reader, error) {
 	f, err := openFile(fileName, source)
 	if err != nil {
@@ -132,7 +130,7 @@ func (r *tableReader) Next() (Item, error) {
 	}
 	r.adjustAll(cells)
 	for len(cells) > len(r.layout.named) && cells[len(cells)-1] == "" {
-		cells = cells[:len(cells)-1] // a row may end in any number of them
+		cells = cells[:len(cells)-1] // any number of empty cells may end a row
 	}
 	it := Item{FileName: r.fileName, Row: r.rows.line(), layout: r.layout, cells: cells}
 	switch {
@@ -140,14 +138,14 @@ func (r *tableReader) Next() (Item, error) {
 		it.Read()
 		it.Faults, it.IsBroken = []fault.Detail{{Field: broken.column, Message: broken.reason}}, true
 	case len(cells) > len(r.layout.named):
-		it.Read() // what it has too much is not kept
+		it.Read() // now, so that the surplus cells are not kept in memory
 	default:
-		it.cells = slices.Clone(cells) // the next row replaces them
+		it.cells = slices.Clone(cells) // the next row overwrites them
 	}
 	return it, nil
 }
 
-// adjustAll adjusts the cells of the last row that are read.
+// adjustAll adjusts the cells of the last row in columns that are read.
 func (r *tableReader) adjustAll(cells []string) {
 	if r.adjust == nil {
 		return
@@ -179,7 +177,7 @@ func (r *tableReader) Columns() []string {
 
 func (r *tableReader) FileName() string { return r.fileName }
 
-// Close lets go of what the rows hold.
+// Close closes the reader of the rows.
 func (r *tableReader) Close() error {
 	if closer, ok := r.rows.(io.Closer); ok {
 		return closer.Close()

@@ -9,7 +9,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// layout says which property of an item each column of a table becomes.
+// layout maps the columns of a table to properties of the items.
 type layout struct {
 	columns []column
 	named   []bool // by position in the row: the column has a name
@@ -19,8 +19,8 @@ type layout struct {
 // ignoredPrefix begins the names of columns that are not read (decisions 6.7).
 const ignoredPrefix = "_"
 
-// column is a column that is read: those without a name and those that are to be
-// ignored are not.
+// column is a column that is read. Columns without a name and ignored columns are not
+// read.
 type column struct {
 	position int
 	name     string   // applicant.income, as joinName writes it
@@ -28,16 +28,16 @@ type column struct {
 	property
 }
 
-// field names the property in faults, as those of the input schema do.
+// field returns the name of the property in faults, as the input schema reports it.
 func (c *column) field() string { return strings.Join(c.path, ".") }
 
-// nesting is of two columns of which one is a property within the other's, as
-// address.zip within address. A row fills one of them: where the files that a
-// table was made of differ, an object can be a value here and have parts there.
+// nesting is a pair of columns. The property of the inner one is within that of the outer
+// one, such as address.zip within address. A row can fill only one of them. A table that
+// joins several files can have both.
 type nesting struct{ outer, inner int }
 
-// newLayout reads a header: names are properties of the input, with dots for
-// nesting (decisions 6.2), as SplitName reads them. Errors are *Error.
+// newLayout reads a header. SplitName splits the names of columns into properties
+// (decisions 6.2). Errors are *Error.
 func newLayout(fileName string, header []string, schema map[string]any) (*layout, error) {
 	l := &layout{named: make([]bool, len(header))}
 	seen := map[string]bool{}
@@ -51,11 +51,11 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		name = joinName(path)
 		switch {
 		case seen[name]:
-			reason = "the column occurs twice"
+			reason = "the name must be unique; it occurs twice"
 		case !blankIsMeant && slices.ContainsFunc(path, isBlank):
-			reason = "a name has no empty part between dots"
+			reason = "the name must not have an empty part between dots"
 		case len(path) >= exactjson.DepthMax:
-			reason = fmt.Sprintf("a name has less than %d parts", exactjson.DepthMax)
+			reason = fmt.Sprintf("the name must have fewer than %d parts", exactjson.DepthMax)
 		}
 		if reason != "" {
 			return nil, &Error{File: fileName, Row: 1, Column: header[i], Reason: reason}
@@ -72,7 +72,7 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 		}
 	}
 	if len(l.columns) == 0 {
-		return nil, &Error{File: fileName, Row: 1, Reason: "no column has a name that is read"}
+		return nil, &Error{File: fileName, Row: 1, Reason: "no column is read; name a column without a leading _"}
 	}
 	return l, nil
 }
@@ -80,14 +80,14 @@ func newLayout(fileName string, header []string, schema map[string]any) (*layout
 // isIn reports whether a row has a value for the column.
 func (c *column) isIn(cells []string) bool { return c.position < len(cells) && cells[c.position] != "" }
 
-// item makes the input of an item of the cells of a row. An empty cell is an
-// absent property. A cell that does not fit its property's type stays a text
-// and gives a fault.
+// item converts the cells of a row into the input of an item. An empty cell is an absent
+// property. A cell that does not fit the type of its property stays a text and causes a
+// fault.
 func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 	input := make(map[string]any, len(l.columns))
 	var faults []fault.Detail
 	if len(cells) < len(l.named) {
-		faults = append(faults, fault.Detail{Message: fmt.Sprintf("the row has %d cells where the header has %d", len(cells), len(l.named))})
+		faults = append(faults, fault.Detail{Message: fmt.Sprintf("the row has %d cells, but the header has %d", len(cells), len(l.named))})
 	}
 	for i, cell := range cells {
 		if cell != "" && (i >= len(l.named) || !l.named[i]) {
@@ -97,7 +97,7 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 	}
 	for _, n := range l.nested {
 		if outer, inner := &l.columns[n.outer], &l.columns[n.inner]; outer.isIn(cells) && inner.isIn(cells) {
-			faults = append(faults, fault.Detail{Field: inner.field(), Message: "is within " + outer.field() + ", which has a value of its own in this row"})
+			faults = append(faults, fault.Detail{Field: inner.field(), Message: "is within " + outer.field() + ", which also has a value in this row"})
 		}
 	}
 	for i := range l.columns {
@@ -114,7 +114,7 @@ func (l *layout) item(cells []string) (map[string]any, []fault.Detail) {
 	return input, faults
 }
 
-// place sets the member at a path and makes the objects around it.
+// place sets the member at a path and creates the objects around it.
 func place(object map[string]any, path []string, value any) {
 	for _, segment := range path[:len(path)-1] {
 		inner, ok := object[segment].(map[string]any)

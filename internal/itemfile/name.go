@@ -6,12 +6,11 @@ import (
 	"unicode"
 )
 
-// The name of a column leads to a property of an input: applicant.income is income
-// within applicant. A dot that is part of a property's own name has a backslash before
-// it, and so has a backslash: a\.b is the property "a.b". So no two properties share a
-// column.
+// The name of a column is the path of a property: applicant.income is income within
+// applicant. A backslash precedes a dot or a backslash in the name of a property: a\.b is
+// the property "a.b". So two properties never have the same column.
 
-// AppendName appends a property's own name to the end of a column's.
+// AppendName appends the name of a property to the name of a column.
 func AppendName(column []byte, property string) []byte {
 	if strings.IndexByte(property, '.') < 0 && strings.IndexByte(property, '\\') < 0 {
 		return append(column, property...)
@@ -25,8 +24,8 @@ func AppendName(column []byte, property string) []byte {
 	return column
 }
 
-// SplitName returns the properties that the name of a column leads through. A
-// backslash before anything but a dot and a backslash stands for itself.
+// SplitName returns the properties in the name of a column. A backslash before another
+// character than a dot or a backslash means itself.
 func SplitName(column string) []string {
 	var path []string
 	var property strings.Builder
@@ -45,7 +44,7 @@ func SplitName(column string) []string {
 	return append(path, property.String())
 }
 
-// joinName is the opposite of SplitName.
+// joinName is the inverse of SplitName.
 func joinName(path []string) string {
 	var column []byte
 	for i, property := range path {
@@ -57,11 +56,10 @@ func joinName(path []string) string {
 	return string(column)
 }
 
-// Header returns the name of a column as a table has it that is to be read again, by
-// fromHeader. A backslash before it keeps one that begins with _ from being ignored and
-// white space or a byte order mark there from being dropped; one after it does so for
-// white space at the end, and says that parts without a name are meant. An apostrophe
-// keeps a spreadsheet from taking one for a formula.
+// Header returns the name of a column for a header, from which fromHeader restores it:
+//   - A leading backslash protects a leading _, white space or byte order mark.
+//   - A trailing backslash protects trailing white space and empty parts.
+//   - An apostrophe protects a name that looks like a formula.
 func Header(column string) string {
 	if hasBlank(column) {
 		column += `\`
@@ -72,8 +70,8 @@ func Header(column string) string {
 	return Escape(column)
 }
 
-// fromHeader returns the column that a header names, and whether parts without a name
-// are meant.
+// fromHeader returns the name of a column from a header, and whether it may have empty
+// parts.
 func fromHeader(header string) (column string, blankIsMeant bool) {
 	column = header
 	if rest, ok := strings.CutPrefix(column, `\`); ok && beginsUnread(rest) {
@@ -85,18 +83,18 @@ func fromHeader(header string) (column string, blankIsMeant bool) {
 	return column, false
 }
 
-// byteOrderMark at the beginning of a file tells its encoding.
+// byteOrderMark at the start of a file tells its encoding.
 const byteOrderMark = "\uFEFF"
 
-// beginsUnread reports whether the name of a column begins with what reading a header
-// ignores, or reading a file.
+// beginsUnread reports whether the reader of a header or a file would drop the start of
+// the name, or ignore the column.
 func beginsUnread(column string) bool {
 	return strings.HasPrefix(column, ignoredPrefix) || strings.HasPrefix(column, byteOrderMark) ||
 		strings.TrimLeftFunc(column, unicode.IsSpace) != column
 }
 
-// hasBlank reports whether the name of a column ends with white space or has a part
-// that is nothing else.
+// hasBlank reports whether the name of a column ends with white space or has a blank
+// part.
 func hasBlank(column string) bool {
 	return strings.TrimRightFunc(column, unicode.IsSpace) != column || slices.ContainsFunc(SplitName(column), isBlank)
 }

@@ -12,8 +12,8 @@ import (
 	"tranche/internal/fault"
 )
 
-// objectOf reads one item that is written as JSON. What is no object is an item
-// with a fault, so that the others of its file go on.
+// objectOf reads one item from JSON. A value that is no object becomes an item with a
+// fault, so that the other items of the file are still read.
 func objectOf(f *file, row int, text []byte) Item {
 	it := Item{FileName: f.name, Row: row, Input: map[string]any{}}
 	value, err := exactjson.Decode(text)
@@ -21,14 +21,14 @@ func objectOf(f *file, row int, text []byte) Item {
 	case err != nil:
 		it.Faults, it.IsBroken = []fault.Detail{{Message: err.Error()}}, true
 	case !ok:
-		it.Faults, it.IsBroken = []fault.Detail{{Message: "this is not a JSON object"}}, true
+		it.Faults, it.IsBroken = []fault.Detail{{Message: "must be a JSON object"}}, true
 	default:
 		it.Input = object
 	}
 	return it
 }
 
-// lineReader gives the lines of a file as items, each an object of JSON.
+// lineReader reads the lines of a file as items. Each line is a JSON object.
 type lineReader struct {
 	*file
 	text  *boundedReader
@@ -54,15 +54,15 @@ func (r *lineReader) Next() (Item, error) {
 	return objectOf(r.file, r.row, line), nil
 }
 
-// line returns the next line that is not blank, or io.EOF. One that is too long
-// is passed over: errRowTooLong.
+// line returns the next line that is not blank, or io.EOF. It skips a line that is too
+// long and returns errRowTooLong.
 func (r *lineReader) line() ([]byte, error) {
 	for {
 		r.text.rowLeft = rowBytesMax
 		line, err := r.lines.ReadBytes('\n')
 		if errors.Is(err, errRowTooLong) {
 			r.row++
-			return nil, r.passOver()
+			return nil, r.skipLine()
 		}
 		if err != nil && !errors.Is(err, io.EOF) || r.source.err != nil {
 			return nil, r.broken(err, r.row+1)
@@ -77,8 +77,8 @@ func (r *lineReader) line() ([]byte, error) {
 	}
 }
 
-// passOver reads to the end of a line that is too long.
-func (r *lineReader) passOver() error {
+// skipLine reads to the end of a line that is too long.
+func (r *lineReader) skipLine() error {
 	for {
 		r.text.rowLeft = rowBytesMax
 		_, err := r.lines.ReadSlice('\n')
@@ -105,7 +105,7 @@ func (r *lineReader) Columns() []string { return nil }
 
 func (r *lineReader) FileName() string { return r.name }
 
-// arrayReader gives the elements of a file's one array of JSON as items.
+// arrayReader reads the elements of a JSON array as items.
 type arrayReader struct {
 	*file
 	text    *boundedReader
@@ -114,19 +114,19 @@ type arrayReader struct {
 	read    int // bytes of the last element
 }
 
-// openArray reads the beginning of the array. Faults of the file are *Error.
+// openArray reads the start of the array. Faults of the file are *Error.
 func openArray(f *file) (*arrayReader, error) {
 	text := f.bounded()
 	r := &arrayReader{file: f, text: text, decoder: json.NewDecoder(text)}
 	token, err := r.decoder.Token()
 	if errors.Is(err, io.EOF) && r.source.err == nil {
-		return nil, &Error{File: f.name, Reason: "the file is empty; it must hold a JSON array of objects"}
+		return nil, &Error{File: f.name, Reason: "the file is empty; it must contain a JSON array of objects"}
 	}
 	if err != nil {
 		return nil, r.fail(err)
 	}
 	if token != json.Delim('[') {
-		return nil, &Error{File: f.name, Reason: "this is not a JSON array"}
+		return nil, &Error{File: f.name, Reason: "the file must contain a JSON array"}
 	}
 	return r, nil
 }
@@ -140,7 +140,7 @@ func (r *arrayReader) Next() (Item, error) {
 	return objectOf(r.file, r.row, text), nil
 }
 
-// element returns the text of the next element, or io.EOF after the last.
+// element returns the text of the next element, or io.EOF.
 func (r *arrayReader) element() (json.RawMessage, error) {
 	r.text.rowLeft = rowBytesMax
 	if !r.decoder.More() {
@@ -171,13 +171,13 @@ func (r *arrayReader) Columns() []string { return nil }
 
 func (r *arrayReader) FileName() string { return r.name }
 
-// fail names the element at which the array is broken: nothing after it can be
-// told apart.
+// fail returns an error that names the element with the fault. The elements after it
+// cannot be read.
 func (r *arrayReader) fail(err error) error {
 	failed := r.broken(err, r.row+1)
 	broken, isFile := errors.AsType[*Error](failed)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && isFile {
-		broken.Reason = fmt.Sprintf("this is not JSON, at byte %d of the text", syntax.Offset)
+		broken.Reason = fmt.Sprintf("invalid JSON at byte %d of the text", syntax.Offset)
 	}
 	return failed
 }

@@ -35,7 +35,7 @@ type table struct {
 func openTable(f *file) (*table, error) {
 	t := &table{file: f, text: f.bounded()}
 	t.lines = bufio.NewReaderSize(t.text, sampleBytes)
-	head, err := t.lines.Peek(sampleBytes) // an error shows again when the rows are read
+	head, err := t.lines.Peek(sampleBytes) // reading the rows returns an error again
 	if endsLinesWithCR(head) {
 		t.lines = bufio.NewReaderSize(&carriageReturns{source: t.lines}, sampleBytes)
 		head, err = t.lines.Peek(sampleBytes)
@@ -78,12 +78,12 @@ func headerOf(f *file, row int, cells []string) ([]string, error) {
 		}
 	}
 	if len(cells)-ignored > ColumnsMax || ignored > ColumnsMax {
-		return nil, &Error{File: f.name, Row: row, Reason: fmt.Sprintf("there are more than %d columns", ColumnsMax)}
+		return nil, &Error{File: f.name, Row: row, Reason: fmt.Sprintf("the table must have at most %d columns", ColumnsMax)}
 	}
 	header := make([]string, len(cells))
 	for i, cell := range cells {
 		if strings.ContainsFunc(cell, func(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) && !unicode.IsSpace(r) }) {
-			return nil, &Error{File: f.name, Row: row, Reason: "this is not a table of text"}
+			return nil, &Error{File: f.name, Row: row, Reason: "the file must be a table of text"}
 		}
 		header[i] = strings.TrimSpace(unescape(cell))
 	}

@@ -133,7 +133,7 @@ func TestTableTellsBrokenUTF8FromWindows1252(t *testing.T) {
 	items, err := readAll("loans.csv", strings.NewReader("name,amount\nMüller,1\nJos\xe9,2\nZoë,3\n"))
 	require.NoError(t, err)
 	require.Equal(t, []any{"Müller", "Jos\uFFFD", "Zoë"}, []any{items[0].Input["name"], items[1].Input["name"], items[2].Input["name"]})
-	require.Equal(t, []fault.Detail{{Field: "name", Message: "is not valid text of the file's encoding"}}, items[1].Faults)
+	require.Equal(t, []fault.Detail{{Field: "name", Message: "must be valid text in the encoding of the file"}}, items[1].Faults)
 
 	items, err = readAll("loans.csv", strings.NewReader("name,amount\nM\xfcller,1\nJos\xe9,2\n\xc3\xbcber,3\n"))
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestObjectsAreBoundedByThemselves(t *testing.T) {
 	require.Len(t, items, 10)
 	require.True(t, items[9].IsBroken)
 	require.Equal(t, 10, items[9].Row)
-	require.Equal(t, []fault.Detail{{Message: "this is not a JSON object"}}, items[9].Faults)
+	require.Equal(t, []fault.Detail{{Message: "must be a JSON object"}}, items[9].Faults)
 
 	items, err = readAll("loans.jsonl", strings.NewReader(row+"\n\n"+long+"\n"+row+"\n[]\n"))
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestTableReadsWhatExcelWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Item{
 		{FileName: "a.csv", Row: 2, Input: map[string]any{"name": "x\ny", "amount": json.Number("2")}},
-		{FileName: "a.csv", Row: 3, Input: map[string]any{"name": `a"b`, "amount": "1,5"}, Faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+		{FileName: "a.csv", Row: 3, Input: map[string]any{"name": `a"b`, "amount": "1,5"}, Faults: []fault.Detail{{Field: "amount", Message: "must be a number such as 1234.56"}}},
 	}, items)
 }
 
@@ -264,7 +264,7 @@ func TestTablePassesOverBrokenQuotes(t *testing.T) {
 	for _, want := range []Item{
 		{Row: 4, Input: map[string]any{"name": "b"}, Faults: []fault.Detail{{Field: "amount", Message: reason}}, IsBroken: true},
 		{Row: 5, Input: map[string]any{}, Faults: []fault.Detail{{Field: "name", Message: reason}}, IsBroken: true},
-		{Row: 6, Input: map[string]any{"name": "e", "amount": "f", "months": json.Number("4")}, Faults: []fault.Detail{{Field: "amount", Message: "is not a number as in 1234.56"}}},
+		{Row: 6, Input: map[string]any{"name": "e", "amount": "f", "months": json.Number("4")}, Faults: []fault.Detail{{Field: "amount", Message: "must be a number such as 1234.56"}}},
 	} {
 		want.FileName = "a.csv"
 		got, err := r.Next()
@@ -301,17 +301,17 @@ func TestTableTellsFaultsOfItems(t *testing.T) {
 		row  string
 		want fault.Detail
 	}{
-		"not a number":      {"x,1 000,1,true,[],1", fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
-		"comma for a point": {`x,"1,5",1,true,[],1`, fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
-		"leading zero":      {"x,007,1,true,[],1", fault.Detail{Field: "amount", Message: "is not a number as in 1234.56"}},
+		"not a number":      {"x,1 000,1,true,[],1", fault.Detail{Field: "amount", Message: "must be a number such as 1234.56"}},
+		"comma for a point": {`x,"1,5",1,true,[],1`, fault.Detail{Field: "amount", Message: "must be a number such as 1234.56"}},
+		"leading zero":      {"x,007,1,true,[],1", fault.Detail{Field: "amount", Message: "must be a number such as 1234.56"}},
 		"too many digits":   {"x," + strings.Repeat("9", 101) + ",1,true,[],1", fault.Detail{Field: "amount", Message: "has too many digits"}},
-		"not a boolean":     {"x,1,1,yes,[],1", fault.Detail{Field: "owner", Message: "is neither true nor false"}},
-		"not an array":      {"x,1,1,true,a,1", fault.Detail{Field: "tags", Message: "is not a JSON array"}},
-		"object for array":  {"x,1,1,true,{},1", fault.Detail{Field: "tags", Message: "is not a JSON array"}},
-		"nested":            {"x,1,1,true,[],first", fault.Detail{Field: "address.floor", Message: "is not a number as in 1234.56"}},
-		"NUL":               {"x\x00y,1,1,true,[],1", fault.Detail{Field: "name", Message: "contains a NUL character"}},
-		"broken UTF-8":      {"ééé\xff,1,1,true,[],1", fault.Detail{Field: "name", Message: "is not valid text of the file's encoding"}},
-		"too few cells":     {"x,1,1", fault.Detail{Message: "the row has 3 cells where the header has 6"}},
+		"not a boolean":     {"x,1,1,yes,[],1", fault.Detail{Field: "owner", Message: "must be true or false"}},
+		"not an array":      {"x,1,1,true,a,1", fault.Detail{Field: "tags", Message: "must be a JSON array"}},
+		"object for array":  {"x,1,1,true,{},1", fault.Detail{Field: "tags", Message: "must be a JSON array"}},
+		"nested":            {"x,1,1,true,[],first", fault.Detail{Field: "address.floor", Message: "must be a number such as 1234.56"}},
+		"NUL":               {"x\x00y,1,1,true,[],1", fault.Detail{Field: "name", Message: "must not contain NUL characters"}},
+		"broken UTF-8":      {"ééé\xff,1,1,true,[],1", fault.Detail{Field: "name", Message: "must be valid text in the encoding of the file"}},
+		"too few cells":     {"x,1,1", fault.Detail{Message: "the row has 3 cells, but the header has 6"}},
 		"too many cells":    {"x,1,1,true,[],1,more", fault.Detail{Message: "cell 7 has no column in the header"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestTableReadsParentsBesideChildren(t *testing.T) {
 	t.Parallel()
 	items, err := readAll("a.csv", strings.NewReader("name,address,address.zip,address.floor\na,{},,\nb,,01234,2\nc,\"{\"\"zip\"\":\"\"1\"\"}\",,\nd,{},01234,\ne,,,\n"))
 	require.NoError(t, err)
-	within := fault.Detail{Field: "address.zip", Message: "is within address, which has a value of its own in this row"}
+	within := fault.Detail{Field: "address.zip", Message: "is within address, which also has a value in this row"}
 	for i, want := range []Item{
 		{Input: map[string]any{"name": "a", "address": map[string]any{}}},
 		{Input: map[string]any{"name": "b", "address": map[string]any{"zip": "01234", "floor": json.Number("2")}}},
@@ -358,19 +358,19 @@ func TestTableRefusesFiles(t *testing.T) {
 		"only blank lines":    {"a.csv", "\n\n", "a.csv: the file is empty; the first row must name the columns"},
 		"quote not closed":    {"a.csv", "name,amount\nx,1\n\ny,\"2\nz,3\n", "a.csv, row 4: a quote is out of place or not closed"},
 		"quote in the header": {"a.csv", "name,am\"ount\nx,1\n", "a.csv, row 1: a quote is out of place or not closed"},
-		"column twice":        {"a.csv", "name,amount,name\nx,1,y\n", "a.csv, row 1, column name: the column occurs twice"},
-		"empty name part":     {"a.csv", "address..zip\nx\n", "a.csv, row 1, column address..zip: a name has no empty part between dots"},
-		"too deep":            {"a.csv", strings.Repeat("a.", 70) + "b\nx\n", "a.csv, row 1, column " + strings.Repeat("a.", 70) + "b: a name has less than 64 parts"},
-		"no column is read":   {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column has a name that is read"},
-		"too many columns":    {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: there are more than 1000 columns"},
+		"column twice":        {"a.csv", "name,amount,name\nx,1,y\n", "a.csv, row 1, column name: the name must be unique; it occurs twice"},
+		"empty name part":     {"a.csv", "address..zip\nx\n", "a.csv, row 1, column address..zip: the name must not have an empty part between dots"},
+		"too deep":            {"a.csv", strings.Repeat("a.", 70) + "b\nx\n", "a.csv, row 1, column " + strings.Repeat("a.", 70) + "b: the name must have fewer than 64 parts"},
+		"no column is read":   {"a.csv", "_a,_b\nx,y\n", "a.csv, row 1: no column is read; name a column without a leading _"},
+		"too many columns":    {"a.csv", strings.Repeat("a,", 1000) + "b\n", "a.csv, row 1: the table must have at most 1000 columns"},
 		"row too long":        {"a.csv", "name\nx\n" + strings.Repeat("y", 2<<20), "a.csv, row 3: the row is longer than 1048576 bytes; is a quote not closed?"},
-		"too many ignored":    {"a.csv", "name" + strings.Repeat(",_a", 1001) + "\n", "a.csv, row 1: there are more than 1000 columns"},
-		"binary":              {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: this is not a table of text"},
+		"too many ignored":    {"a.csv", "name" + strings.Repeat(",_a", 1001) + "\n", "a.csv, row 1: the table must have at most 1000 columns"},
+		"binary":              {"a.csv", "PK\x03\x04\x00\x00\x08", "a.csv, row 1: the file must be a table of text"},
 		"not gzip":            {"a.csv.gz", "name,amount\nx,1\n", "a.csv.gz: this is not a gzip file"},
 		"gzip cut off":        {"a.csv.gz", packed.String()[:packed.Len()-20], "a.csv.gz, row 48442: the file is broken or cut off"},
 		"gzip changed":        {"a.csv.gz", packed.String()[:packed.Len()-8] + "\x00\x00\x00\x00" + packed.String()[packed.Len()-4:], "a.csv.gz, row 50002: the file is broken or cut off"},
-		"gzip as csv":         {"a.csv", packed.String(), "a.csv, row 1: this is not a table of text"},
-		"another type":        {"a.pdf", "x", "a.pdf: files of this type are not read; the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .json, .json.gz, .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .xlsx or .xlsx.gz"},
+		"gzip as csv":         {"a.csv", packed.String(), "a.csv, row 1: the file must be a table of text"},
+		"another type":        {"a.pdf", "x", "a.pdf: the service does not read files of this type; the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .json, .json.gz, .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .xlsx or .xlsx.gz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -412,7 +412,7 @@ func FuzzObjects(f *testing.F) {
 				text, err := exactjson.Encode(it.Input)
 				require.NoError(t, err)
 				_, err = exactjson.Decode(text)
-				require.NoError(t, err, "an item that can not be stored")
+				require.NoError(t, err, "an item that cannot be stored")
 			}
 		}
 	})
@@ -469,7 +469,7 @@ func FuzzCSV(f *testing.F) {
 				t.Fatal(err)
 			}
 			if _, err := exactjson.Decode(text); err != nil {
-				t.Fatalf("an item that can not be stored: %v", err)
+				t.Fatalf("an item that cannot be stored: %v", err)
 			}
 		}
 		again, err2 := readAll("a.csv", iotest.OneByteReader(bytes.NewReader(file)))

@@ -170,8 +170,8 @@ func TestResolveAsksTheDatabaseOnce(t *testing.T) {
 	require.NotZero(t, resolve("v1"))
 }
 
-// TestArchivedElsewhere: another process archives what this one has resolved.
-func TestArchivedElsewhere(t *testing.T) {
+// TestResolveAfterArchiveInAnotherProcess: another process archives what this one has resolved.
+func TestResolveAfterArchiveInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.active(t, "scoring")
@@ -203,7 +203,7 @@ func TestPlanRefusesDrafts(t *testing.T) {
 	require.ErrorIs(t, err, fault.NotFound)
 }
 
-func TestContentIsKept(t *testing.T) {
+func TestContentRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	got, err := b.Get(t.Context(), b.tenantID, b.draft(t, "scoring").ID)
@@ -227,8 +227,8 @@ func TestCreateRefusesABadAlias(t *testing.T) {
 	require.ErrorIs(t, err, fault.Invalid)
 }
 
-// TestVersionsAreNeverGivenTwice drafts and publishes from every version at once.
-func TestVersionsAreNeverGivenTwice(t *testing.T) {
+// TestVersionsAreNeverReused drafts and publishes from every version at once.
+func TestVersionsAreNeverReused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.active(t, "scoring")
@@ -258,7 +258,7 @@ func TestVersionsAreNeverGivenTwice(t *testing.T) {
 	}
 }
 
-func TestListCountsNoFurtherThanAsked(t *testing.T) {
+func TestListCountIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 4 {
@@ -283,7 +283,7 @@ func runs(alias string, tasks int) catalog.Content {
 
 // Workflows of many tasks that run each other are published as fast as others,
 // however many ways lead through them.
-func TestPublishWorkflowsWithinEachOther(t *testing.T) {
+func TestPublishNestedWorkflows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inner := b.active(t, "level0")

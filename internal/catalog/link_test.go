@@ -49,7 +49,7 @@ func (l *referenceChecker) walk(t require.TestingT, plan *workflow.Plan, aliases
 
 // However workflows run each other, what is found is what walking along every way
 // finds.
-func TestChainsAreCheckedLikeWalks(t *testing.T) {
+func TestReferenceCheckAgreesWithFullWalk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		alias := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("w%d", rapid.IntRange(0, 10).Draw(t, "alias")) })
@@ -84,7 +84,7 @@ func TestChainsAreCheckedLikeWalks(t *testing.T) {
 }
 
 // All plans may come from memory, where nothing else looks at the context.
-func TestCheckEndsWithItsContext(t *testing.T) {
+func TestReferenceCheckStopsWithContext(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

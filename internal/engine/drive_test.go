@@ -120,7 +120,7 @@ func TestEffectsRunConcurrently(t *testing.T) {
 	})
 }
 
-func TestFailureStopsWhatRuns(t *testing.T) {
+func TestFailureStopsRunningEffects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{"a": sleeps(time.Minute), "b": fails(own("X")), "c": fails(external(503, 4*time.Second))}}
@@ -347,7 +347,7 @@ func TestCheckpointFailureEndsTheDrive(t *testing.T) {
 }
 
 // A task begins with its condition: now() is the same in both.
-func TestATaskBeginsWithItsCondition(t *testing.T) {
+func TestTaskStartsWithItsCondition(t *testing.T) {
 	t.Parallel()
 	plan := (&world{}).plan(t, "", `a effect {"when":"true"}`)
 	state, at := NewState(plan, "e1"), time.Unix(0, 0)
@@ -387,10 +387,10 @@ func TestCancelAndShutdown(t *testing.T) {
 	}
 }
 
-// TestTakeOver goes on with the state of a process that died while two effects
+// TestDriveResumesAfterCrash goes on with the state of a process that died while two effects
 // ran: they run again under the same keys, what was completed does not, and
 // now() is the time the task first began.
-func TestTakeOver(t *testing.T) {
+func TestDriveResumesAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen []time.Time
@@ -420,7 +420,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-func TestDriveRefusesAnotherPlansState(t *testing.T) {
+func TestDriveRefusesStateOfAnotherPlan(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	one, two := w.plan(t, "", "a pure"), w.plan(t, "start>a a>b", "a pure", "b pure")

@@ -284,7 +284,7 @@ func (s *step) result() (any, *workflow.TaskError) {
 	return t.Output, nil
 }
 
-// close ends one run of task i, and the task itself where the run decides it.
+// close ends one run of task i, and the task itself if the run decides it.
 func (s *step) close(i int, frame *Frame, output any, err *workflow.TaskError) {
 	n, nest := s.tasks[i].Nested, s.graph.Tasks[i].Nest
 	inner := s.inside(i, frame)

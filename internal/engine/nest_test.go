@@ -113,7 +113,7 @@ func TestForEach(t *testing.T) {
 	}
 }
 
-func TestForEachRefusesWhatIsNoList(t *testing.T) {
+func TestForEachItemsMustBeList(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	outcome, _ := w.runNested(t, w.plan(t, "", each("pure", "")), map[string]any{"items": "x"})
@@ -163,7 +163,7 @@ func TestConcurrencyBoundsRuns(t *testing.T) {
 }
 
 // The place of a run that has ended is free, whichever it is.
-func TestAnItemDoesNotWaitForThoseBeforeIt(t *testing.T) {
+func TestForEachItemStartsWhenSlotIsFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{other: sleeps(time.Second), tasks: map[string]behaviour{"each[0].score": sleeps(3 * time.Second)}}
@@ -286,7 +286,7 @@ func TestSubWorkflowsAreNestedEightDeep(t *testing.T) {
 	require.Equal(t, StatusCompleted, outcome.Status)
 }
 
-func TestInnerGraphsSeeTheTasksAround(t *testing.T) {
+func TestNestedGraphReadsOuterTasks(t *testing.T) {
 	t.Parallel()
 	w := &world{tasks: map[string]behaviour{
 		"first": gives([]any{"x", "y"}),
@@ -305,7 +305,7 @@ func TestInnerGraphsSeeTheTasksAround(t *testing.T) {
 }
 
 // Runs of a graph beside each other see their own tasks, and what has been read stays theirs.
-func TestRunsSeeTheirOwnTasks(t *testing.T) {
+func TestNestedRunReadsOwnTasks(t *testing.T) {
 	t.Parallel()
 	w := &world{tasks: map[string]behaviour{}}
 	plan := w.plan(t, "start>first first>each", "first pure", `each each {"items":"input.items","edges":[{"source":"start","target":"a"},{"source":"a","target":"b"},{"source":"b","target":"c"}],"tasks":[
@@ -320,7 +320,7 @@ func TestRunsSeeTheirOwnTasks(t *testing.T) {
 }
 
 // After a crash a for-each has the items, and a workflow the input, that it began with.
-func TestNestedRunsAreThoseOfTheBeginning(t *testing.T) {
+func TestNestedInputsAreFixedAtStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{
@@ -349,7 +349,7 @@ func TestNestedRunsAreThoseOfTheBeginning(t *testing.T) {
 	})
 }
 
-func TestAnEndEndsItsOwnGraphOnly(t *testing.T) {
+func TestEndEndsOnlyItsGraph(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{

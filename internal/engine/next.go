@@ -255,7 +255,7 @@ func (s *step) fail(i int, err *workflow.TaskError) {
 	switch task.OnError.Mode {
 	case workflow.ErrorFail:
 	case workflow.ErrorContinue:
-		// What is not taken when the task is passed over is not here either: a
+		// A value that is not read if the task is skipped is absent here too: a
 		// switch without a decision has only its default.
 		s.take(i, task.OnSkip)
 	case workflow.ErrorGoto:

@@ -21,7 +21,7 @@ type Outcome struct {
 	Status     Status // completed, failed, timeout or cancelled
 	StatusCode int    // decisions 5.2
 	SubCode    fault.SubCode
-	// Output is never nil; CustomOutput is nil where there is none.
+	// Output is never nil; CustomOutput is nil if there is none.
 	Output         map[string]any
 	CustomOutput   any
 	Notes          []string

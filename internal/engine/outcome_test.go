@@ -106,9 +106,9 @@ func TestSourceFailedNeedsContinue(t *testing.T) {
 	}
 }
 
-// TestWhatExpressionsSee reads the values of other tasks, failed and skipped
+// TestExpressionEnvironment reads the values of other tasks, failed and skipped
 // ones among them, and the recorded time.
-func TestWhatExpressionsSee(t *testing.T) {
+func TestExpressionEnvironment(t *testing.T) {
 	t.Parallel()
 	var seen *expression.Env
 	w := &world{tasks: map[string]behaviour{

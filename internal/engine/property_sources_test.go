@@ -90,10 +90,10 @@ func drawSources(t *rapid.T) *sketch {
 	return sketch
 }
 
-// TestResetSourcesGivesWhatAFirstRunMay retries the sources that failed beside several
+// TestResetSourcesMatchesSomeFirstRun retries the sources that failed beside several
 // ends: whatever the retry gives, and calls after them, so might an execution whose
 // sources had not failed; and it asks at least one of them again.
-func TestResetSourcesGivesWhatAFirstRunMay(t *testing.T) {
+func TestResetSourcesMatchesSomeFirstRun(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sketch := drawSources(t)

@@ -297,11 +297,11 @@ func timeless(o *Outcome) *Outcome {
 	return o
 }
 
-// TestAnyInterleavingGivesTheSame runs random graphs in which nothing competes:
+// TestInterleavingsHaveSameOutcome runs random graphs in which nothing competes:
 // every task is decided once, after what leads to it, as an independent
 // evaluation says, and nothing depends on the order of the effects, on the
 // state's way through JSON or on crashes between any two steps.
-func TestAnyInterleavingGivesTheSame(t *testing.T) {
+func TestInterleavingsHaveSameOutcome(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sketch := drawSketch(t, 10, 0)
@@ -318,9 +318,9 @@ func TestAnyInterleavingGivesTheSame(t *testing.T) {
 	})
 }
 
-// TestOneEndGivesTheSame allows one task to end or fail the graph: how many
+// TestInterleavingsHaveSameEnd allows one task to end or fail the graph: how many
 // others run beside it is chance, what the execution gives is not.
-func TestOneEndGivesTheSame(t *testing.T) {
+func TestInterleavingsHaveSameEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sketch := drawSketch(t, 10, 1)
@@ -334,9 +334,9 @@ func TestOneEndGivesTheSame(t *testing.T) {
 	})
 }
 
-// TestWithoutEffectsTheEarlierWins lets several ends and failures compete in
+// TestEarlierTaskWinsWithoutEffects lets several ends and failures compete in
 // graphs without effects: the outcome is that of the earliest that is reached.
-func TestWithoutEffectsTheEarlierWins(t *testing.T) {
+func TestEarlierTaskWinsWithoutEffects(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sketch := drawSketch(t, 10, 3)

@@ -120,7 +120,7 @@ func TestResetSourcesOfALoop(t *testing.T) {
 
 // An end that waits for no source ends the execution once the sources have been asked
 // again, and nothing begins that it would have kept from beginning in a first run.
-func TestResetSourcesBesideAnEnd(t *testing.T) {
+func TestResetSourcesWithConcurrentEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		edges string
@@ -203,7 +203,7 @@ func TestResetSourcesBesideAnEnd(t *testing.T) {
 }
 
 // A time limit that ends while the sources are asked is one, though more was to come.
-func TestResetSourcesTakeTooLong(t *testing.T) {
+func TestResetSourcesTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{"bureau": fails(external(503, 0)), "endless": hangs, "end": ends(workflow.End{}, nil)}}
@@ -288,7 +288,7 @@ func TestResetTwice(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]Status{"a": StatusSkipped, "b": StatusFailed}, statuses(plan, state))
 
-	// What an earlier retry passed over runs again unless it is named again.
+	// A task that an earlier retry skipped runs again unless this retry skips it too.
 	_, resumed, err := Reset(plan, state, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, resumed)
@@ -312,7 +312,7 @@ func TestResetRefusesUnknownTasks(t *testing.T) {
 
 // An attempt that is put off is made ready again without being counted; a call
 // that was answered in it has another key than that of the next attempt.
-func TestResetGivesNoKeyTwice(t *testing.T) {
+func TestResetNeverReusesIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	w := &world{tasks: map[string]behaviour{"a": fails(external(500, 0))}}
 	plan := w.plan(t, "", "a effect")
@@ -329,7 +329,7 @@ func TestResetGivesNoKeyTwice(t *testing.T) {
 	require.Equal(t, []string{"e1/a", "e1/a/2", "e1/a/3", "e1/a/4"}, w.calls)
 }
 
-func TestRetryGoesOnWithTheRunsThatAreLeft(t *testing.T) {
+func TestRetryKeepsCompletedRuns(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		task  string
@@ -366,7 +366,7 @@ func TestRetryGoesOnWithTheRunsThatAreLeft(t *testing.T) {
 }
 
 // Of the runs that a retry does again as many go on at a time as at first, and all in the end.
-func TestRetryGoesOnWithMoreRunsThanAtATime(t *testing.T) {
+func TestRetryRespectsForEachConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{"each[0].score": fails(own("X")), "each[1].score": fails(own("X")), "each[2].score": sleeps(time.Hour)}}

@@ -36,7 +36,7 @@ type Run struct {
 	Custom    any                   // customInput of a batch
 	Execution *expression.Execution // the execution as expressions see it
 	// Signals returns the payloads of the signals that have come, by the path of
-	// the wait that each is for; nil where no signal can come.
+	// the wait that each is for; nil if no signal can come.
 	Signals func(ctx context.Context) (map[string]any, error)
 	// CallbackURL returns the address that answers the wait at a path of the execution,
 	// for example each[3].approve. It is nil if there is none.

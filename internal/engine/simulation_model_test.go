@@ -93,7 +93,7 @@ func (s *spec) taken(status Status, begins bool, chosen []string) []string {
 			for _, one := range chosen {
 				takes = takes || one == target
 			}
-		default: // passed over, or a failure that is overlooked
+		default: // skipped, or a failure that is overlooked
 			takes = target == s.otherwise || s.kind != "choose" && target != s.onError
 		}
 		if takes {
@@ -103,7 +103,7 @@ func (s *spec) taken(status Status, begins bool, chosen []string) []string {
 	return taken
 }
 
-// passes reports whether a task that begins is passed over.
+// passes reports whether a task that begins is skipped.
 func (s *spec) passes(statuses map[string]Status) bool {
 	return s.when == "false" || s.when != "" && statuses[s.when] != StatusCompleted
 }

@@ -31,7 +31,7 @@ func TestResultsAreBoundedTogether(t *testing.T) {
 
 // A plan learns what its executions hold at a time, those that go on too, and not what
 // comes in one after the other.
-func TestPlansLearnTheirWeight(t *testing.T) {
+func TestPlanWeightFollowsExecutions(t *testing.T) {
 	t.Parallel()
 	const each = 15_000
 	w := &world{other: gives(strings.Repeat("x", each))}
@@ -62,7 +62,7 @@ func TestPlansLearnTheirWeight(t *testing.T) {
 	}), 0.01)
 }
 
-func TestSizeIsThatOfTheJSON(t *testing.T) {
+func TestSizeApproximatesJSON(t *testing.T) {
 	t.Parallel()
 	value := map[string]any{
 		"name": strings.Repeat("n", 500), "amounts": []any{json.Number("1.10"), json.Number("300000.25"), nil, true},

@@ -72,7 +72,7 @@ type TaskState struct {
 	// execution then uses another idempotency key, that of attempt KeyAttempt.
 	Answered   bool `json:"answered,omitempty"`
 	KeyAttempt int  `json:"keyAttempt,omitempty"`
-	// Nested is how far the task's nested runs are; nil where it has none.
+	// Nested is how far the task's nested runs are; nil if it has none.
 	Nested *Nested `json:"nested,omitempty"`
 }
 

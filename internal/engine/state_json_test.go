@@ -45,7 +45,7 @@ func TestStateJSON(t *testing.T) {
 }
 
 // What most completed executions have in common is not written.
-func TestStateJSONIsShort(t *testing.T) {
+func TestStateJSONOmitsDerivedValues(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	later := at.Add(time.Millisecond)
@@ -73,7 +73,7 @@ func TestStateJSONIsShort(t *testing.T) {
 	require.Equal(t, state, read)
 }
 
-func TestStateJSONRefuses(t *testing.T) {
+func TestStateJSONErrors(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]*State{
 		"no value":       {Tasks: []TaskState{{Output: make(chan int)}, {Status: StatusPending}}},
@@ -87,7 +87,7 @@ func TestStateJSONRefuses(t *testing.T) {
 
 // Plans are shared: reading a state that began with other versions leaves them
 // as they are.
-func TestReadingAStateLeavesThePlan(t *testing.T) {
+func TestStateUnmarshalLeavesPlanPins(t *testing.T) {
 	t.Parallel()
 	plan := &workflow.Plan{Graph: &workflow.Graph{}, Pins: map[string]int{"a": 2}}
 	state := NewState(plan, "id")

@@ -58,9 +58,9 @@ func TestSuspendsUntilTheDeadline(t *testing.T) {
 	})
 }
 
-// TestProgramsMayWait drives a task type that waits: its program is run again
+// TestProgramWaitUntil drives a task type that waits: its program is run again
 // when the time has come, as the same attempt.
-func TestProgramsMayWait(t *testing.T) {
+func TestProgramWaitUntil(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{tasks: map[string]behaviour{"a": func(_ context.Context, call *workflow.Call) (workflow.Result, error) {
@@ -161,7 +161,7 @@ func TestWaitForSignal(t *testing.T) {
 
 // Signals are looked for once a second while an execution is driven, and once more when
 // the time of a wait is over.
-func TestSignalInTheLastMoment(t *testing.T) {
+func TestSignalAtTimeoutWins(t *testing.T) {
 	t.Parallel()
 	plan := (&world{}).plan(t, "", `each each {"items":"[1]","tasks":[{"id":"inner","type":"each","config":{"items":"[1]",`+
 		`"tasks":[{"id":"wait","type":"wait","config":{"timeoutMs":800}}]}}]}`)
@@ -178,7 +178,7 @@ func TestSignalInTheLastMoment(t *testing.T) {
 	})
 }
 
-func TestCallbackAddressesNameTheirWait(t *testing.T) {
+func TestCallbackURLPath(t *testing.T) {
 	t.Parallel()
 	var urls []string
 	w := &world{other: func(_ context.Context, call *workflow.Call) (workflow.Result, error) {

@@ -82,7 +82,7 @@ func greedyEnv() *expression.Env {
 	}}
 }
 
-func TestBudgetStopsGreedyExpressions(t *testing.T) { // it measures time
+func TestBudgetStopsCostlyExpressions(t *testing.T) { // it measures time
 	env := greedyEnv()
 	for _, source := range greedy {
 		x, err := expression.Compile(source, expression.Scope{})
@@ -108,7 +108,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-func TestBudgetAllowsHonestWork(t *testing.T) {
+func TestBudgetAllowsUsualExpressions(t *testing.T) {
 	t.Parallel()
 	items := make([]any, 5_000)
 	for i := range items {
@@ -132,7 +132,7 @@ func TestBudgetAllowsHonestWork(t *testing.T) {
 	}
 }
 
-func TestBudgetIsOfOneTemplateAndOneTree(t *testing.T) {
+func TestBudgetCoversWholeTemplateAndTree(t *testing.T) {
 	t.Parallel()
 	env := &expression.Env{Input: strings.Repeat("a", 4_000_000)}
 	template, err := expression.CompileTemplate("{{ input }}{{ input }}{{ input }}", expression.Scope{})

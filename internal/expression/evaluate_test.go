@@ -447,7 +447,7 @@ func TestEval(t *testing.T) {
 
 // An id is that of the execution, the task's path and the name, however often and by
 // whichever version of the program it is asked for.
-func TestUUIDsAreOfTheTasksRun(t *testing.T) {
+func TestUUIDDependsOnTaskRun(t *testing.T) {
 	t.Parallel()
 	x, err := expression.Compile(`uuid("a")`, expression.Scope{})
 	require.NoError(t, err)

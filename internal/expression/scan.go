@@ -6,7 +6,7 @@ const opening = "{{"
 // nextExpression finds the next {{ at or after from and the }} that closes it.
 // start is the place of the {{, or the length of the text if there is none;
 // end is the place of the }}. Texts, comments and braces within the expression
-// are passed over. ok is false for a {{ that is never closed.
+// are skipped. ok is false for a {{ that is not closed.
 func nextExpression(text []rune, from int) (start, end int, ok bool) {
 	for start = from; ; start++ {
 		if start+1 >= len(text) {

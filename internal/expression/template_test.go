@@ -132,7 +132,7 @@ func TestTemplateParts(t *testing.T) {
 
 // What a template tells of itself decides where it may stand, and what has to be recorded
 // before it is evaluated.
-func TestTemplateTellsWhatItDependsOn(t *testing.T) {
+func TestTemplateReferences(t *testing.T) {
 	t.Parallel()
 	for text, isConstant := range map[string]bool{
 		"x": true, "{{ 1 + 1 }}": true, `x{{ upper("a") }}`: true,

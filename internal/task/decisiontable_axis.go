@@ -21,7 +21,7 @@ type axis struct {
 	texts   []string       // ascending, distinct
 }
 
-// span is a range of ranks, both ends included; empty where low > high.
+// span is a range of ranks, both ends included; empty if low > high.
 type span struct{ low, high uint32 }
 
 const (
@@ -127,7 +127,7 @@ func (a *axis) kindSpan(k kind) span {
 }
 
 // place turns a cell into the spans of values for which it holds, ascending
-// and apart from each other; none where it can never hold.
+// and apart from each other; none if it can never hold.
 func (a *axis) place(c cell) []span {
 	if c.any {
 		return []span{a.all()}

@@ -23,7 +23,7 @@ type gapSearch struct {
 	at      []uint32   // the ranks looked at, by axis
 }
 
-// gap describes values for which no rule holds; empty where there are none, or
+// gap describes values for which no rule holds; empty if there are none, or
 // none was found in time.
 func (t *table) gap() string {
 	if len(t.columns) == 0 || len(t.rules) == 0 {
@@ -56,7 +56,7 @@ func (t *table) gap() string {
 }
 
 // named is the values of an axis that a table is expected to have an answer for;
-// everything where its cells name none.
+// everything if its cells name none.
 func (a *axis) named(kinds kind) []span {
 	var spans []span
 	if kinds&kindNull != 0 {

@@ -15,7 +15,7 @@ const codeDelay = "DELAY_ERROR"
 // delayType waits for a time to pass.
 type delayType struct{}
 
-// delay is a compiled delay; until is nil where duration says how long.
+// delay is a compiled delay; until is nil if duration says how long.
 type delay struct {
 	duration time.Duration
 	until    *expression.Expression

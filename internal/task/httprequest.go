@@ -44,7 +44,7 @@ type httpRequest struct {
 type requestHeader struct {
 	name   string
 	value  *expression.Tree
-	secret string // names the secret that is the value; empty where value is
+	secret string // names the secret that is the value; empty if value is
 }
 
 const (
@@ -78,7 +78,7 @@ func (t httpRequestType) Compile(c *workflow.ConfigReader) workflow.Program {
 	r.success = readSuccessStatus(c)
 	r.bytesMax = c.Int("maxResponseBytes", egress.ResponseBytesMax, 1, egress.ResponseBytesMax)
 	// timeoutMs is every task's; here it also bounds the request, which waits
-	// at most so long where it is absent.
+	// at most so long if it is absent.
 	c.TimeoutMax(egress.TimeoutMax)
 	r.timeout = c.Milliseconds("timeoutMs", egress.TimeoutDefault, 1, egress.TimeoutMax)
 	c.DataSource(c.Text("source"))

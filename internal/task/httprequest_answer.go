@@ -25,7 +25,7 @@ const retryAfterMax = workflow.TimeoutAsyncMax
 
 // retryAfter reads a Retry-After header, seconds or a date (RFC 9110, section
 // 10.2.3). A date is taken relative to the answer's own Date, so that the two
-// clocks need not agree, or to at where there is none.
+// clocks need not agree, or to at if there is none.
 func retryAfter(header http.Header, at time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get(headerRetryAfter))
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {

@@ -26,7 +26,7 @@ type requestAuth struct {
 	kind     string
 	secret   string
 	username *expression.Template // of basic
-	header   string               // of apiKey; empty where query is set
+	header   string               // of apiKey; empty if query is set
 	query    string               // of apiKey
 	grant    tokenGrant           // of oauth2ClientCredentials
 }

@@ -67,7 +67,7 @@ func TestHTTPRequestAuth(t *testing.T) {
 	}
 }
 
-func TestHTTPRequestSecretsGoNowhereElse(t *testing.T) {
+func TestHTTPRequestSecretsStayWithHost(t *testing.T) {
 	t.Parallel()
 	s := serve(t, ok)
 	for config, message := range map[string]string{
@@ -105,7 +105,7 @@ func TestHTTPRequestAuthRefusals(t *testing.T) {
 	})
 }
 
-func TestOAuth2TokensAreKept(t *testing.T) {
+func TestOAuth2TokenCache(t *testing.T) {
 	t.Parallel()
 	granted, stale := 0, false
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -144,7 +144,7 @@ func TestOAuth2TokensAreKept(t *testing.T) {
 
 // A token is kept for whom it was given: a tenant, a secret as it is, an audience. It is
 // not used to its very end.
-func TestOAuth2TokensAreNobodyElses(t *testing.T) {
+func TestOAuth2TokenCacheSeparatesTenants(t *testing.T) {
 	t.Parallel()
 	granted := 0
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +183,7 @@ func TestOAuth2TokensAreNobodyElses(t *testing.T) {
 // A token endpoint that does not answer holds up those who need its tokens, for as
 // long as their task may take, and nobody else. Its answer, a refusal too, is that of
 // all who wait for it.
-func TestOAuth2TokensAreAskedForTogether(t *testing.T) {
+func TestOAuth2ConcurrentTokenRequestsAreShared(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var granted, slow atomic.Int32
@@ -236,7 +236,7 @@ func TestOAuth2TokensAreAskedForTogether(t *testing.T) {
 }
 
 // A failure that is due to how a task asks is not that of tasks that ask otherwise.
-func TestOAuth2TokensAreAskedForByEachInItsWay(t *testing.T) {
+func TestOAuth2DifferentTokenRequestsAreNotShared(t *testing.T) {
 	t.Parallel()
 	asked, over := make(chan struct{}), make(chan struct{})
 	var calls atomic.Int32
@@ -280,7 +280,7 @@ func TestOAuth2TokensAreAskedForByEachInItsWay(t *testing.T) {
 	}
 }
 
-func TestOAuth2WithoutAToken(t *testing.T) {
+func TestOAuth2InvalidTokenResponse(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{`{}`, `x`, `{"access_token":""}`, `{"access_token":"a","token_type":"mac"}`} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
@@ -292,7 +292,7 @@ func TestOAuth2WithoutAToken(t *testing.T) {
 	}
 }
 
-func TestOAuth2WithoutATokenForNow(t *testing.T) {
+func TestOAuth2ErrorStatusRetryable(t *testing.T) {
 	t.Parallel()
 	for status, isRetryable := range map[int]bool{429: true, 500: true, 503: true, 400: false, 401: false} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
@@ -301,7 +301,7 @@ func TestOAuth2WithoutATokenForNow(t *testing.T) {
 	}
 }
 
-func TestSecretsAreBlottedOutOfResults(t *testing.T) {
+func TestSecretsAreMaskedInResults(t *testing.T) {
 	t.Parallel()
 	pair := base64.StdEncoding.EncodeToString([]byte("u:" + hunter))
 	echo := map[string]string{
@@ -327,9 +327,9 @@ func TestSecretsAreBlottedOutOfResults(t *testing.T) {
 	require.Contains(t, output, `"list":["[redacted]",1.10]`)
 }
 
-// TestRedactorKnowsHowServicesRepeat holds that a secret is found in whatever
+// TestRedactorMasksEncodedForms holds that a secret is found in whatever
 // form a service repeats it, and that other text stays.
-func TestRedactorKnowsHowServicesRepeat(t *testing.T) {
+func TestRedactorMasksEncodedForms(t *testing.T) {
 	t.Parallel()
 	const secret = `p"a\ss<wé>/+& word`
 	var hidden redactor

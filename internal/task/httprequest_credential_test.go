@@ -11,7 +11,7 @@ import (
 )
 
 // What may not be published is told together with all else that is wrong.
-func TestRefusalsAreToldBesideFaults(t *testing.T) {
+func TestRefusalsAreReportedWithFaults(t *testing.T) {
 	t.Parallel()
 	const config = `{"url":"https://example.com/?token=abc","method":"LATER"}`
 	requireRefusals(t, "http-request", []refusal{
@@ -69,7 +69,7 @@ func TestHTTPRequestRefusesCredentials(t *testing.T) {
 	}
 }
 
-func TestHTTPRequestKnowsWhatIsNoCredential(t *testing.T) {
+func TestHTTPRequestAcceptsNonCredentials(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{
 		`{"url":"https://example.com/?api_key={{ input.key }}&token_type=x&page={{ input.n }}"}`,

@@ -377,7 +377,7 @@ func TestHTTPRequestRepetition(t *testing.T) {
 }
 
 // Whatever keeps a request from an answer reads the same to the caller.
-func TestHTTPRequestTellsNothingOfTheNetwork(t *testing.T) {
+func TestHTTPRequestErrorsHideNetwork(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -76,7 +76,7 @@ type keptToken struct {
 	expiresAt time.Time
 }
 
-// read returns a token; not ok where it has ended or there is none.
+// read returns a token; not ok if it has ended or there is none.
 func (c *tokenCache) read(key tokenKey, at time.Time) (token string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

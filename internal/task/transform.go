@@ -76,7 +76,7 @@ func (b *transformBuilder) sort() []leaf {
 	return b.sorted
 }
 
-// place appends a leaf after those it uses; false where that leads back to it.
+// place appends a leaf after those it uses; false if that leads back to it.
 func (b *transformBuilder) place(i int) bool {
 	switch b.state[i] {
 	case visitDone:

@@ -48,7 +48,7 @@ func TestTransformRefusals(t *testing.T) {
 	})
 }
 
-func TestTransformFailureSaysWhere(t *testing.T) {
+func TestTransformFailureNamesField(t *testing.T) {
 	t.Parallel()
 	failed := failing(t, program(t, "transform", `{"fields":{"a":{"b":[1,"{{ input.income * 2 }}"]}}}`), `{}`)
 	require.Equal(t, workflow.CodeExpression, failed.Code)

@@ -54,7 +54,7 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	return nil, err.WithDetails(append(c.faults, c.refusals...)...)
 }
 
-// References are the workflows that a definition runs, also where it has faults.
+// References are the workflows that a definition runs, also if it has faults.
 func References(def Definition, types map[string]TaskType) []Reference {
 	c := compiler{types: types, ids: map[string]string{}}
 	c.graph("", def.Tasks, def.Edges, nil)

@@ -59,7 +59,7 @@ func (c *ConfigReader) Require(names ...string) {
 	}
 }
 
-// Value reads any JSON; nil where absent.
+// Value reads any JSON; nil if absent.
 func (c *ConfigReader) Value(name string) any {
 	c.note(name, ConfigSchema{})
 	c.read[name] = true
@@ -138,7 +138,7 @@ func (c *ConfigReader) Float(name string, absent, least, most float64) float64 {
 	return n
 }
 
-// Object reads a nested object; nil where absent or faulty.
+// Object reads a nested object; nil if absent or faulty.
 func (c *ConfigReader) Object(name string) *ConfigReader {
 	if c.sketch != nil {
 		return c.task.sketch(c.path, c.note(name, ConfigSchema{Type: "object"}), c.scope)
@@ -171,7 +171,7 @@ func (c *ConfigReader) Objects(name string) []*ConfigReader {
 	return readers
 }
 
-// List reads an array of any JSON; nil where absent.
+// List reads an array of any JSON; nil if absent.
 func (c *ConfigReader) List(name string) []any {
 	c.note(name, ConfigSchema{Type: "array"})
 	return read[[]any](c, name, "an array")
@@ -189,7 +189,7 @@ func (c *ConfigReader) With(extra expression.Scope) *ConfigReader {
 	return &wider
 }
 
-// Expression reads a bare expression; nil where absent or faulty.
+// Expression reads a bare expression; nil if absent or faulty.
 func (c *ConfigReader) Expression(name string) *expression.Expression {
 	c.note(name, ConfigSchema{Type: "string", Language: LanguageExpression})
 	source := read[string](c, name, "a text that is an expression")
@@ -221,7 +221,7 @@ func (c *ConfigReader) condition(path string, compiled *expression.Expression) *
 	return compiled
 }
 
-// Template reads a text with {{ … }}; nil where absent or faulty.
+// Template reads a text with {{ … }}; nil if absent or faulty.
 func (c *ConfigReader) Template(name string) *expression.Template {
 	c.note(name, ConfigSchema{Type: "string", Language: LanguageTemplate})
 	source := read[string](c, name, "a text")
@@ -248,7 +248,7 @@ func (c *ConfigReader) Tree(name string) *expression.Tree {
 }
 
 // ExpressionAt compiles source, found at path within this object
-// (rules[0].when[1]); nil where it is faulty.
+// (rules[0].when[1]); nil if it is faulty.
 func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression {
 	if c.Drafting() {
 		return nil
@@ -262,7 +262,7 @@ func (c *ConfigReader) ExpressionAt(path, source string) *expression.Expression 
 	return compiled
 }
 
-// TreeAt compiles value, found at path within this object; nil where faulty.
+// TreeAt compiles value, found at path within this object; nil if faulty.
 func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
 	if c.Drafting() {
 		return nil
@@ -279,13 +279,13 @@ func (c *ConfigReader) TreeAt(path string, value any) *expression.Tree {
 }
 
 // Goto reads the id of a task to which an edge must lead; the edge is one of
-// those not taken when the task is passed over.
+// those not taken when the task is skipped.
 func (c *ConfigReader) Goto(name string) string {
 	return c.named(name, true)
 }
 
 // Otherwise reads the id of a task to which an edge must lead and which is
-// taken when the task is passed over. Null is none.
+// taken when the task is skipped. Null is none.
 func (c *ConfigReader) Otherwise(name string) string {
 	return c.named(name, false)
 }
@@ -344,7 +344,7 @@ func (c *ConfigReader) Workflow() Ref {
 	return ref
 }
 
-// Schema reads a JSON Schema; nil where absent or faulty.
+// Schema reads a JSON Schema; nil if absent or faulty.
 func (c *ConfigReader) Schema(name string) *PayloadSchema {
 	c.note(name, ConfigSchema{Type: "object", Open: true})
 	document := read[map[string]any](c, name, "an object")

@@ -39,7 +39,7 @@ type Definition struct {
 	TimeoutSeconds int  // 0: the default of the mode
 }
 
-// TaskDefinition is one task of a definition; Name is the id where none was given.
+// TaskDefinition is one task of a definition; Name is the id if none was given.
 type TaskDefinition struct {
 	ID, Type, Name string
 	Config         map[string]any

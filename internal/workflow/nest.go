@@ -111,7 +111,7 @@ func (p *Plan) Waits() bool {
 	return p.waits
 }
 
-// NestedGraph returns the graph that a nest runs; nil where it is that of a workflow
+// NestedGraph returns the graph that a nest runs; nil if it is that of a workflow
 // that is not linked.
 func (p *Plan) NestedGraph(n *Nest) *Graph {
 	if n.Graph != nil {

@@ -24,7 +24,7 @@ const (
 // safe for concurrent use.
 type Plan struct {
 	Graph *Graph
-	// Mode is sync or async: as the definition says, else async where the
+	// Mode is sync or async: as the definition says, else async if the
 	// graph waits, else sync.
 	Mode    Mode
 	Timeout time.Duration // the workflow's time limit
@@ -77,7 +77,7 @@ type Task struct {
 	Targets []int // tasks this one has an edge to
 	// OnSuccess are the targets taken when the program chooses none: all but
 	// the one of onError's goto. OnSkip are those taken when the task is
-	// passed over: all but goto edges (decisions 4.3).
+	// skipped: all but goto edges (decisions 4.3).
 	OnSuccess []int
 	OnSkip    []int
 	When      *expression.Expression // nil: always
@@ -85,7 +85,7 @@ type Task struct {
 	Retry     RetryPolicy
 	OnError   OnError
 	Program   Program
-	// Nest is set where nested graphs do the task's work, Wait where a signal
+	// Nest is set if nested graphs do the task's work, Wait if a signal
 	// from outside does; Program is not run then.
 	Nest *Nest
 	Wait *Wait
@@ -118,7 +118,7 @@ type RetryPolicy struct {
 	Factor       float64
 	MaxDelay     time.Duration // bounds every delay, the first too
 	Jitter       float64       // 0–1: the share of the delay that chance decides
-	// RetryOn replaces TaskError.Retryable where it is not empty: codes
+	// RetryOn replaces TaskError.Retryable if it is not empty: codes
 	// (EXTERNAL_SERVICE_ERROR) and status codes (503) that are retried.
 	RetryOn []string
 }

@@ -58,13 +58,13 @@ func (c *Call) IdempotencyKey() string {
 
 // Result is the result of one run of a program.
 type Result struct {
-	Output any // an exactjson value; an object or null where End is set
+	Output any // an exactjson value; an object or null if End is set
 	// Targets are the ids of the tasks to which edges are taken. Nil takes every edge
 	// except that of onError's goto; an empty list takes none.
 	Targets []string
 	// End ends the graph.
 	End *End
-	// WaitUntil, where set, says that the task is not finished: its program is
+	// WaitUntil, if set, says that the task is not finished: its program is
 	// run again at that time, and no worker is held meanwhile.
 	WaitUntil time.Time
 }
@@ -73,7 +73,7 @@ type Result struct {
 // output (decisions 4.4).
 type End struct {
 	Failed       bool         `json:"failed,omitempty"`
-	StatusCode   int          `json:"statusCode,omitempty"` // 0: 200, or 422 where Failed
+	StatusCode   int          `json:"statusCode,omitempty"` // 0: 200, or 422 if Failed
 	CustomOutput any          `json:"customOutput,omitempty"`
 	Notes        []string     `json:"notes,omitempty"`
 	Notices      []Notice     `json:"notices,omitempty"` // TaskID and CreatedAt are filled in by the engine
@@ -124,7 +124,7 @@ type TaskError struct {
 	Code       string `json:"code"`
 	Message    string `json:"message"`
 	StatusCode int    `json:"statusCode,omitempty"` // the answer's, 0 if there was none
-	// Retryable asks for another attempt where the task's config has no
+	// Retryable asks for another attempt if the task's config has no
 	// retryOn; RetryAfter is the least time until it, as the answer asked.
 	Retryable  bool          `json:"-"`
 	RetryAfter time.Duration `json:"-"`

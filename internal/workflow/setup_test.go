@@ -127,7 +127,7 @@ func compile(tb testing.TB, text string, change ...func(*workflow.Definition)) (
 	return workflow.Compile(def, types())
 }
 
-// lines writes details as "path: message", and the sub-code where there is one.
+// lines writes details as "path: message", and the sub-code if there is one.
 func lines(details []fault.Detail) []string {
 	text := []string{}
 	for _, d := range details {

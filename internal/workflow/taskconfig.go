@@ -57,7 +57,7 @@ type reference struct{ path, id string }
 // namedEdge is an edge that the config names by its target.
 type namedEdge struct {
 	path, target string
-	conditional  bool // not taken when the task is passed over
+	conditional  bool // not taken when the task is skipped
 }
 
 func newTaskConfig(c *compiler, b *graphBuilder, task *Task, path string, members map[string]any) *taskConfig {

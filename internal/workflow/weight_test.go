@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWeightIsTheAverageOfTheLast(t *testing.T) {
+func TestWeightIsMovingAverage(t *testing.T) {
 	t.Parallel()
 	const heavy = 640_000
 	w := new(Weight)

@@ -5,12 +5,11 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// BatchPreProcessing reads the sources of a batch for an attempt of it and records
-// its items.
+// BatchPreProcessing reads the sources of a batch and records its items, for one attempt.
 type BatchPreProcessing struct {
 	TenantID uuid.UUID `json:"tenant_id"`
 	BatchID  uuid.UUID `json:"batch_id"`
-	Attempt  int32     `json:"attempt"` // from 1; 0, of an earlier build: any
+	Attempt  int32     `json:"attempt"` // from 1; 0 in jobs of earlier versions, which matches any
 }
 
 // Kind names the job.
@@ -21,9 +20,9 @@ func (BatchPreProcessing) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: QueueBatchStage}
 }
 
-// BatchItemRun runs the items of a batch from index FirstItem up to, not
-// including, EndItem: those of a chunk or those that are recorded as pending,
-// one where the workflow has effects.
+// BatchItemRun runs items of a batch, from index FirstItem up to and without EndItem: the
+// items of a chunk, or recorded items that are pending. If the workflow has effects, a job has
+// one recorded item.
 type BatchItemRun struct {
 	TenantID  uuid.UUID `json:"tenant_id"`
 	BatchID   uuid.UUID `json:"batch_id"`
@@ -35,9 +34,9 @@ type BatchItemRun struct {
 // Kind names the job.
 func (BatchItemRun) Kind() string { return "batch_item_run" }
 
-// The first items of every batch go before the rest of all batches, so that a
-// small one waits for no window of a large one, and chunks before items that have
-// a job each, of which there are thousands. River takes the least priority first.
+// The first items of a batch have priority over the rest of all batches, so that a small batch
+// does not wait for a window of a large one. Chunks have priority over items with a job each,
+// because there may be thousands of those. River works on the lowest number first.
 const (
 	headItems     = 100
 	priorityHead  = 1
@@ -57,7 +56,7 @@ func (r BatchItemRun) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: QueueBatchItem, Priority: priority}
 }
 
-// BatchItemRetry makes the items of a batch ready for another attempt.
+// BatchItemRetry prepares the items of a batch for another attempt.
 type BatchItemRetry struct {
 	TenantID uuid.UUID `json:"tenant_id"`
 	BatchID  uuid.UUID `json:"batch_id"`
@@ -69,7 +68,7 @@ func (BatchItemRetry) Kind() string { return "batch_item_retry" }
 // InsertOpts puts it on the queue of stages.
 func (BatchItemRetry) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueBatchStage} }
 
-// BatchCancellation ends the items of a batch that do not run.
+// BatchCancellation cancels the items of a batch that do not run.
 type BatchCancellation struct {
 	TenantID uuid.UUID `json:"tenant_id"`
 	BatchID  uuid.UUID `json:"batch_id"`

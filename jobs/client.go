@@ -1,7 +1,6 @@
-// Package jobs declares the kinds of background work as River sees them:
-// arguments, queue, attempts. It also holds the one configuration of River's
-// client. It must know nothing but River; the work itself is done by
-// jobs/workers.
+// Package jobs declares the kinds of background jobs for River: arguments, queue, attempts. It
+// also has the configuration of River's client. It must know only River; package jobs/workers
+// does the work.
 package jobs
 
 import (
@@ -22,62 +21,61 @@ import (
 // Client is River's client on pgx.
 type Client = river.Client[pgx.Tx]
 
-// Schema is where River's tables live.
+// Schema is the schema of River's tables.
 const Schema = "river"
 
 // The queues.
 const (
-	QueueExecution    = "execution"    // executions somebody waits for
+	QueueExecution    = "execution"    // executions that a caller waits for
 	QueueBatchItem    = "batch_item"   // items of batches
 	QueueBatchStage   = "batch_stage"  // stages of batches
-	QueueSchedule     = "schedule"     // what schedules have started
-	QueueMaintenance  = "maintenance"  // partitions, and what has expired
+	QueueSchedule     = "schedule"     // runs that schedules started
+	QueueMaintenance  = "maintenance"  // partitions and expired rows
 	QueueNotification = "notification" // messages to people
 )
 
 const (
-	// AttemptsMax is high because a crash costs an attempt too: a job must
-	// outlive any series of them.
+	// AttemptsMax is high, because a crash uses an attempt too, and a job must survive any
+	// series of crashes.
 	AttemptsMax        = 1000
 	completedRetention = 15 * time.Minute
-	// softStopTimeout is how long a stop waits before it interrupts running
-	// jobs, which then go back to the queue without using an attempt.
+	// softStopTimeout is how long a stop waits before it interrupts running jobs. An
+	// interrupted job returns to the queue without using an attempt.
 	softStopTimeout = 15 * time.Second
-	// fetchCooldown also debounces the insert notifications of this client; a
-	// second insert within it would wait for the next poll. What only inserts has
-	// the shortest there is.
+	// fetchCooldown also debounces the insert notifications of this client: a second insert
+	// within it waits for the next poll. A client that only inserts has the shortest one.
 	fetchCooldown     = 5 * time.Millisecond
-	fetchCooldownSlow = 10 * time.Millisecond // where nobody waits for a job
-	// Notifications wake the workers. Polls are for what a notification missed,
-	// and for jobs that were put off for less than River's scheduler counts: the
-	// more of them, the more an idle process takes.
-	pollInterval     = time.Second // where somebody waits
+	fetchCooldownSlow = 10 * time.Millisecond // for jobs that no caller waits for
+	// Notifications wake the workers. Polls find jobs whose notification was lost, and jobs
+	// that were postponed for less time than River's scheduler handles. Each poll costs
+	// processor time in an idle process.
+	pollInterval     = time.Second // for jobs that a caller waits for
 	pollIntervalSlow = 2 * time.Second
 	pollIntervalRare = 5 * time.Second
 	retryDelayMax    = 10 * time.Second
-	// otpExpiryInterval is how long a message whose delivery was discarded may
-	// outlive its code, about.
+	// otpExpiryInterval is about how long a message whose delivery was discarded may outlive
+	// its code.
 	otpExpiryInterval = time.Minute
 )
 
-// StageWorkers is how many stages of batches a process works on at a time.
+// StageWorkers is how many stages of batches a process works on concurrently.
 const StageWorkers = 32
 
-// InsertChannel is where River's clients listen for jobs that are inserted.
-// Whoever inserts one by a statement of its own says InsertNotice there.
+// InsertChannel is the channel on which River's clients listen for new jobs. A statement that
+// inserts jobs without River's client has to send InsertNotice there.
 const InsertChannel = Schema + ".river_insert"
 
-// InsertNotice says that a queue has a job.
+// InsertNotice returns the notice that a queue has a new job.
 func InsertNotice(queue string) string { return `{"queue": "` + queue + `"}` }
 
-// Config is what a client needs to know.
+// Config configures a client.
 type Config struct {
 	// ProcessID identifies this process to River and in table processes.
 	ProcessID uuid.UUID
 	Logger    *slog.Logger
 	// Workers of every kind; nil for a client that only inserts.
 	Workers *river.Workers
-	// Middleware is around the work of every job.
+	// Middleware wraps the work of every job.
 	Middleware []rivertype.Middleware
 }
 
@@ -93,8 +91,8 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		MaxAttempts:                 AttemptsMax,
 		CompletedJobRetentionPeriod: completedRetention,
 		SoftStopTimeout:             softStopTimeout,
-		// Workers bound their own time; what a dead process held is given back
-		// by internal/liveness long before River would rescue it.
+		// Workers bound their own time. The failure detector recovers the jobs of a dead
+		// process long before River would rescue them.
 		JobTimeout:          -1,
 		Middleware:          []rivertype.Middleware{river.JobInsertMiddlewareFunc(dateInDatabase)},
 		RetryPolicy:         retryPolicy{},
@@ -105,12 +103,12 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 		config.Middleware = append(config.Middleware, c.Middleware...)
 		config.Queues = map[string]river.QueueConfig{
 			QueueExecution: {MaxWorkers: 200, FetchPollInterval: pollInterval},
-			// More than run: package batch says whose turn it is.
+			// More than run concurrently: the fair semaphores of package batch choose among them.
 			QueueBatchItem:   {MaxWorkers: 2000, FetchCooldown: fetchCooldownSlow, FetchPollInterval: pollInterval},
 			QueueBatchStage:  {MaxWorkers: StageWorkers, FetchCooldown: fetchCooldownSlow},
 			QueueSchedule:    {MaxWorkers: 100, FetchCooldown: fetchCooldownSlow},
 			QueueMaintenance: {MaxWorkers: 1, FetchPollInterval: pollIntervalRare},
-			// Somebody waits for a code, and each waits for a provider.
+			// A signer waits for each message, and each job waits for a provider.
 			QueueNotification: {MaxWorkers: 50, FetchPollInterval: pollInterval},
 		}
 		config.PeriodicJobs = []*river.PeriodicJob{
@@ -129,10 +127,10 @@ func NewClient(pool *pgxpool.Pool, c Config) (*Client, error) {
 	return client, nil
 }
 
-// dateInDatabase has the database say when a job that may run at once was inserted:
-// River would ask the clock of this process, and where that is ahead, by milliseconds
-// say, who is notified of the job does not find it yet and leaves it to the next poll.
-// It is for Insert and InsertMany; InsertManyFast writes the year 1.
+// dateInDatabase lets the database set the time of jobs that may run immediately. River uses
+// the clock of this process. If that clock is ahead, even by milliseconds, a notified worker
+// does not find the job and waits for the next poll. It is for Insert and InsertMany only:
+// InsertManyFast would write the year 1.
 func dateInDatabase(ctx context.Context, inserts []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 	for _, job := range inserts {
 		if job.State == rivertype.JobStateAvailable {
@@ -142,10 +140,9 @@ func dateInDatabase(ctx context.Context, inserts []*rivertype.JobInsertParams, i
 	return insert(ctx)
 }
 
-// retryPolicy repeats a job that met an error, which is the database's being
-// away rather than the job's own fault, after 1 s, 2 s … up to 10 s, and up to
-// one poll more by chance: in step with the polls it would come back to the same
-// process each time, though another one may be able to do it.
+// retryPolicy repeats a failed job after 1 s, 2 s and so on, up to 10 s. The usual reason is
+// that the database is unavailable. A random part of up to one poll is added: in step with the
+// polls, the same process would get the job each time, even if another one could do it.
 type retryPolicy struct{}
 
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {

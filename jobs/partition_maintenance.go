@@ -2,8 +2,8 @@ package jobs
 
 import "github.com/riverqueue/river"
 
-// PartitionMaintenance makes the partitions of the coming months, drops old ones
-// where the operator asks for it, and sweeps what has expired.
+// PartitionMaintenance creates the partitions of the next months, drops partitions that are
+// older than the retention, and deletes expired rows.
 type PartitionMaintenance struct{}
 
 // Kind names the job.

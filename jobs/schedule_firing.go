@@ -5,9 +5,8 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// ScheduleFiring begins with the run that a firing of a schedule recorded
-// together with this job: it goes on with an execution like TaskExecution, or
-// enqueues the first stage of a batch.
+// ScheduleFiring starts the run that the firing of a schedule recorded together with this job.
+// It continues an execution like TaskExecution, or enqueues the first stage of a batch.
 type ScheduleFiring struct {
 	TenantID uuid.UUID `json:"tenant_id"`
 	// One of these is set.
@@ -18,6 +17,6 @@ type ScheduleFiring struct {
 // Kind names the job.
 func (ScheduleFiring) Kind() string { return "schedule_firing" }
 
-// InsertOpts puts it on a queue of its own: thousands of schedules due in the
-// same second do not delay executions that somebody waits for.
+// InsertOpts puts it on a queue of its own, so that thousands of schedules that are due in the
+// same second do not delay executions that a caller waits for.
 func (ScheduleFiring) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: QueueSchedule} }

@@ -5,8 +5,8 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// TaskExecution runs the ready tasks of one execution until it is finished or
-// waits for a time that is more than a few seconds away.
+// TaskExecution runs the ready tasks of an execution, until the execution ends or waits for
+// more than a few seconds.
 type TaskExecution struct {
 	TenantID    uuid.UUID `json:"tenant_id"`
 	ExecutionID uuid.UUID `json:"execution_id"`

@@ -15,7 +15,7 @@ type otpExpiry struct {
 	consents *consent.Service
 }
 
-// Work wipes what deliveries left behind whose job was discarded.
+// Work wipes the messages of deliveries whose jobs were discarded.
 func (w *otpExpiry) Work(ctx context.Context, _ *river.Job[jobs.OTPExpiry]) error {
 	return w.consents.WipeExpired(postgres.AsSystem(ctx))
 }

@@ -15,14 +15,14 @@ import (
 	"tranche/queries"
 )
 
-// PartitionMonthsAhead is how many months' partitions exist beforehand, so that
-// a service whose maintenance stands still goes on for that long.
+// PartitionMonthsAhead is for how many months in advance partitions exist. For so long, the
+// service works without maintenance.
 const PartitionMonthsAhead = 3
 
-// signalsPart is how many signals a statement removes.
-const signalsPart = 10_000
+// signalsPage is how many signals one statement deletes.
+const signalsPage = 10_000
 
-// signalKeep is how long a signal is kept after it came, at least.
+// signalKeep is how long a signal is kept at least.
 const signalKeep = 24 * time.Hour
 
 type partitionMaintenance struct {
@@ -31,10 +31,10 @@ type partitionMaintenance struct {
 	retentionMonths int
 }
 
-// Work makes the partitions that do not exist yet, drops those that are past
-// their retention, and sweeps what is of no use any more: idempotency keys,
-// uploads that broke off, files that never came, counts of refused requests, and signals
-// of executions that have ended.
+// Work creates missing partitions, drops partitions that are older than the retention, and
+// deletes rows that are no longer needed: expired idempotency keys, interrupted uploads,
+// announced files without an upload, old counts of denied requests, and signals of executions
+// that have ended.
 func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.PartitionMaintenance]) error {
 	ctx = postgres.AsSystem(ctx)
 	if err := queries.New().SysExecutionPartitionsCreate(ctx, w.pool, PartitionMonthsAhead); err != nil {
@@ -54,7 +54,7 @@ func (w *partitionMaintenance) Work(ctx context.Context, job *river.Job[jobs.Par
 	if err := audit.DeleteOldDenied(ctx, w.pool); err != nil {
 		return err
 	}
-	return postgres.InPages(signalsPart, func(signalsMax int32) (int64, error) {
+	return postgres.InPages(signalsPage, func(signalsMax int32) (int64, error) {
 		return queries.New().SysExecutionSignalDeleteOld(ctx, w.pool, queries.SysExecutionSignalDeleteOldParams{
 			Before: job.CreatedAt.Add(-signalKeep), SignalsMax: signalsMax,
 		})

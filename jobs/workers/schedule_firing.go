@@ -16,10 +16,10 @@ type scheduleFiring struct {
 	batches    *batch.Service
 }
 
-// Work begins with the run of a firing, or goes on with it after a crash.
+// Work starts the run of a firing, or continues it after a crash.
 func (w *scheduleFiring) Work(ctx context.Context, job *river.Job[jobs.ScheduleFiring]) error {
 	if job.Args.BatchID != uuid.Nil {
 		return w.batches.Begin(ctx, job.Args.TenantID, job.Args.BatchID)
 	}
-	return w.executions.goOn(ctx, job.Args.TenantID, job.Args.ExecutionID)
+	return w.executions.resume(ctx, job.Args.TenantID, job.Args.ExecutionID)
 }

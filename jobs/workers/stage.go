@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// stagesOfTenantMax is how many stages of one tenant's batches a process works on at
-	// a time once half of its workers for stages are busy: the other half is left to other
+	// tenantStagesMax is how many stages of one tenant's batches a process works on
+	// concurrently once half of its workers for stages are busy. The other half is for other
 	// tenants.
-	stagesOfTenantMax = 4
-	stagesOfAnyone    = jobs.StageWorkers / 2
-	// stageInterval is how long a stage is put off that is one too many, or for which the
-	// database is away.
+	tenantStagesMax = 4
+	sharedStages    = jobs.StageWorkers / 2
+	// stageInterval is how long a stage is postponed if its tenant has too many, or if the
+	// database is unavailable.
 	stageInterval = time.Second
-	// stageAttemptsMax is after how many errors of its own a stage is given up.
+	// stageAttemptsMax is after how many errors of its own a stage fails.
 	stageAttemptsMax = 5
-	// A tenant's stages that are too many come again one by one, each stageSpacing after
-	// the one before it: were thousands to come every second, workers would do little else.
+	// A tenant's stages above the limit are repeated one by one, at intervals of stageSpacing.
+	// If thousands were repeated every second, workers would do little else.
 	stageSpacing = 5 * time.Millisecond
 	stageWaitMax = time.Minute
-	// priorityPutOff is the priority of stages that were too many, River's least: thousands
-	// of one tenant do not stand in the queue before those of others.
-	priorityPutOff = 4
+	// priorityPostponed is River's lowest priority. Postponed stages have it, so that
+	// thousands of one tenant are not queued before those of others.
+	priorityPostponed = 4
 )
 
 // stages counts the stages that this process works on, by tenant.
@@ -43,42 +43,42 @@ type stages struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	all     int
-	working map[uuid.UUID]*ofTenant
+	working map[uuid.UUID]*tenantStages
 }
 
-// ofTenant is the stages of a tenant, of which some are worked on.
-type ofTenant struct {
+// tenantStages is the stages of a tenant.
+type tenantStages struct {
 	working int
-	next    time.Time // when the one that was put off last comes again
+	next    time.Time // when the stage that was postponed last is repeated
 }
 
-// work does the work of a stage, or puts its job off while the tenant has as
-// many as it may. A stage that this process stops, or for which the database is away,
-// is put off too: an error of its job is one of the stage's own. After too many of
-// these fail, unless nil, records that the stage is given up; where it finds nothing
-// to give up the job is tried on.
+// work does the work of a stage, or postpones its job while the tenant has as many stages as
+// it may. It also postpones a stage that a stop interrupts, or for which the database is
+// unavailable, so an error of its job is an error of the stage itself. After several of these,
+// fail (unless nil) records that the stage has failed. If fail returns false, the job is tried
+// again.
 func (s *stages) work(ctx context.Context, job *rivertype.JobRow, tenantID uuid.UUID, do func() error, fail func() (bool, error)) error {
 	if wait := s.begin(tenantID); wait > 0 {
-		return s.putOff(ctx, job, wait)
+		return s.postpone(ctx, job, wait)
 	}
 	defer s.end(tenantID)
 	err := do()
 	if isOwn(ctx, err) && fail != nil && len(job.Errors) >= stageAttemptsMax-1 {
-		err = giveUp(err, fail)
+		err = failStage(err, fail)
 	}
 	if err == nil || isOwn(ctx, err) {
 		return err
 	}
-	s.log.WarnContext(ctx, "a stage of a batch is put off", "error", err)
+	s.log.WarnContext(ctx, "a stage of a batch is postponed", "error", err)
 	return river.JobSnooze(stageInterval)
 }
 
-// isOwn reports whether an error is the stage's own.
+// isOwn reports whether an error is an error of the stage itself.
 func isOwn(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, fault.Unavailable)
 }
 
-func giveUp(err error, fail func() (bool, error)) error {
+func failStage(err error, fail func() (bool, error)) error {
 	hasFailed, failErr := fail()
 	if failErr != nil || !hasFailed {
 		return errors.Join(err, failErr)
@@ -86,22 +86,22 @@ func giveUp(err error, fail func() (bool, error)) error {
 	return river.JobCancel(err)
 }
 
-// putOff has the job of a stage come again, behind those of others.
-func (s *stages) putOff(ctx context.Context, job *rivertype.JobRow, wait time.Duration) error {
-	if job.Priority != priorityPutOff {
-		if err := queries.New().SysJobSetPriority(ctx, s.db, queries.SysJobSetPriorityParams{ID: job.ID, Priority: priorityPutOff}); err != nil {
-			s.log.WarnContext(ctx, "a stage of a batch keeps its place before others", "error", err)
+// postpone repeats the job of a stage later, behind the jobs of other tenants.
+func (s *stages) postpone(ctx context.Context, job *rivertype.JobRow, wait time.Duration) error {
+	if job.Priority != priorityPostponed {
+		if err := queries.New().SysJobSetPriority(ctx, s.db, queries.SysJobSetPriorityParams{ID: job.ID, Priority: priorityPostponed}); err != nil {
+			s.log.WarnContext(ctx, "a postponed stage of a batch keeps its priority", "error", err)
 		}
 	}
 	return river.JobSnooze(wait)
 }
 
-// begin counts a stage, or says when it is to come again.
+// begin counts a stage, or returns how long it is postponed.
 func (s *stages) begin(tenantID uuid.UUID) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.working[tenantID]
-	if of != nil && s.all >= stagesOfAnyone && of.working >= stagesOfTenantMax {
+	if of != nil && s.all >= sharedStages && of.working >= tenantStagesMax {
 		now := s.clock()
 		of.next = of.next.Add(stageSpacing)
 		if first := now.Add(stageInterval); of.next.Before(first) {
@@ -112,9 +112,9 @@ func (s *stages) begin(tenantID uuid.UUID) (wait time.Duration) {
 		return of.next.Sub(now)
 	}
 	if of == nil {
-		of = &ofTenant{}
+		of = &tenantStages{}
 		if s.working == nil {
-			s.working = map[uuid.UUID]*ofTenant{}
+			s.working = map[uuid.UUID]*tenantStages{}
 		}
 		s.working[tenantID] = of
 	}

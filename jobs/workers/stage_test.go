@@ -19,57 +19,57 @@ import (
 	"tranche/queries"
 )
 
-// noted is a database that notes what it is told.
-type noted struct {
+// recordingDB records the arguments of statements.
+type recordingDB struct {
 	queries.DBTX
-	told *[]any
+	args *[]any
 }
 
-func (n noted) Exec(_ context.Context, _ string, args ...any) (pgconn.CommandTag, error) {
-	if n.told != nil {
-		*n.told = append(*n.told, args...)
+func (n recordingDB) Exec(_ context.Context, _ string, args ...any) (pgconn.CommandTag, error) {
+	if n.args != nil {
+		*n.args = append(*n.args, args...)
 	}
 	return pgconn.CommandTag{}, nil
 }
 
-// Of thousands of stages that are too many each asks again by itself, and from the
-// end of the queue: once it has its place there, it is not put there again.
-func TestStagesThatAreTooMany(t *testing.T) {
+// Thousands of stages above the limit are repeated one by one, with the lowest priority, which
+// each gets once.
+func TestStagesAboveLimit(t *testing.T) {
 	t.Parallel()
-	var told []any
+	var args []any
 	now := time.Now()
-	s := stages{db: noted{told: &told}, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler)}
+	s := stages{db: recordingDB{args: &args}, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler)}
 	tenant, nothing := uuid.New(), func() error { return nil }
-	for range stagesOfAnyone {
+	for range sharedStages {
 		require.Zero(t, s.begin(tenant))
 	}
-	refused := func(job *rivertype.JobRow) time.Duration {
+	postponed := func(job *rivertype.JobRow) time.Duration {
 		var snooze *river.JobSnoozeError
 		require.ErrorAs(t, s.work(t.Context(), job, tenant, nothing, nil), &snooze)
 		return snooze.Duration
 	}
 	for i := range 1000 {
-		require.Equal(t, stageInterval+time.Duration(i)*stageSpacing, refused(&rivertype.JobRow{ID: 7, Priority: 1}))
+		require.Equal(t, stageInterval+time.Duration(i)*stageSpacing, postponed(&rivertype.JobRow{ID: 7, Priority: 1}))
 	}
-	require.Len(t, told, 2000)
-	require.Equal(t, []any{int16(priorityPutOff), int64(7)}, told[:2])
+	require.Len(t, args, 2000)
+	require.Equal(t, []any{int16(priorityPostponed), int64(7)}, args[:2])
 	for range 20_000 {
-		require.LessOrEqual(t, refused(&rivertype.JobRow{Priority: priorityPutOff}), stageWaitMax)
+		require.LessOrEqual(t, postponed(&rivertype.JobRow{Priority: priorityPostponed}), stageWaitMax)
 	}
-	require.Len(t, told, 2000)
+	require.Len(t, args, 2000)
 	now = now.Add(time.Hour)
-	require.Equal(t, stageInterval, refused(&rivertype.JobRow{Priority: priorityPutOff}))
-	for range stagesOfAnyone {
+	require.Equal(t, stageInterval, postponed(&rivertype.JobRow{Priority: priorityPostponed}))
+	for range sharedStages {
 		s.end(tenant)
 	}
 	require.Empty(t, s.working)
 }
 
-// However many stages a tenant has, it leaves workers to others; what is one too
-// many comes back later, and an error stays what it is.
-func TestStagesOfATenant(t *testing.T) {
+// A tenant leaves workers to others. Its stages above the limit are postponed, and errors are
+// passed on.
+func TestStagesOfTenant(t *testing.T) {
 	t.Parallel()
-	s := stages{db: noted{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
+	s := stages{db: recordingDB{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 	job := &rivertype.JobRow{}
 	one, two, broken := uuid.New(), uuid.New(), errors.New("broken")
 	release := make(chan struct{})
@@ -84,53 +84,52 @@ func TestStagesOfATenant(t *testing.T) {
 		working.Wait()
 	}
 	nothing := func() error { return nil }
-	begin(one, stagesOfAnyone)
+	begin(one, sharedStages)
 	var snooze *river.JobSnoozeError
 	require.ErrorAs(t, s.work(t.Context(), job, one, nothing, nil), &snooze)
 	require.ErrorIs(t, s.work(t.Context(), job, two, func() error { return broken }, nil), broken)
-	begin(two, stagesOfTenantMax)
+	begin(two, tenantStagesMax)
 	require.ErrorAs(t, s.work(t.Context(), job, two, nothing, nil), &snooze)
 	require.NoError(t, s.work(t.Context(), job, uuid.New(), nothing, nil))
 	close(release)
 	ended.Wait()
 	require.NoError(t, s.work(t.Context(), job, one, nothing, nil))
 	require.Zero(t, s.all)
-	require.Empty(t, s.working, "what has ended is still counted")
+	require.Empty(t, s.working, "ended stages are still counted")
 }
 
-// Errors of a stage's job are those of the stage: after some of them it is given up.
-func TestStagesArePutOffWithoutAnError(t *testing.T) {
+// A stage is postponed without an error of its job if the error is not its own.
+func TestStagesArePostponedWithoutError(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	away := fault.Wrap(errors.New("no connection"), fault.Unavailable, "the database is away")
+	away := fault.Wrap(errors.New("no connection"), fault.Unavailable, "the database is unavailable")
 	s := stages{log: slog.New(slog.DiscardHandler)}
 	var snooze *river.JobSnoozeError
 	for name, of := range map[string]struct {
-		ctx   context.Context
-		err   error
-		isOff bool
+		ctx         context.Context
+		err         error
+		isPostponed bool
 	}{
-		"the database is away": {t.Context(), fmt.Errorf("read: %w", away), true},
-		"the process stops":    {stopped, context.Canceled, true},
-		"done as it stops":     {stopped, nil, false},
-		"an error of its own":  {t.Context(), errors.New("broken"), false},
+		"the database is unavailable": {t.Context(), fmt.Errorf("read: %w", away), true},
+		"the process stops":           {stopped, context.Canceled, true},
+		"done as it stops":            {stopped, nil, false},
+		"an error of its own":         {t.Context(), errors.New("broken"), false},
 	} {
 		err := s.work(of.ctx, &rivertype.JobRow{}, uuid.New(), func() error { return of.err }, nil)
-		require.Equal(t, of.isOff, errors.As(err, &snooze), name)
-		if !of.isOff {
+		require.Equal(t, of.isPostponed, errors.As(err, &snooze), name)
+		if !of.isPostponed {
 			require.Equal(t, of.err, err, name)
 		}
 	}
 }
 
-// A stage is given up after its fifth error, unless what kept it from its end is none
-// of its own or there is nothing to give up.
-func TestStagesAreGivenUp(t *testing.T) {
+// A stage fails after its fifth own error, unless its batch has left the stage.
+func TestStagesFailAfterErrors(t *testing.T) {
 	t.Parallel()
 	s := stages{log: slog.New(slog.DiscardHandler)}
 	broken := errors.New("broken")
-	away := fault.Wrap(errors.New("no connection"), fault.Unavailable, "the database is away")
+	away := fault.Wrap(errors.New("no connection"), fault.Unavailable, "the database is unavailable")
 	var cancelled *river.JobCancelError
 	var snooze *river.JobSnoozeError
 	for name, of := range map[string]struct {
@@ -140,11 +139,11 @@ func TestStagesAreGivenUp(t *testing.T) {
 		failErr   error
 		want      any // the error of the job, or a type of it
 	}{
-		"the fourth error":               {3, broken, true, nil, broken},
-		"the fifth error":                {4, broken, true, nil, &cancelled},
-		"the database is away":           {4, away, true, nil, &snooze},
-		"nothing to give up":             {4, broken, false, nil, broken},
-		"away when it is to be given up": {4, broken, false, away, &snooze},
+		"the fourth error":                   {3, broken, true, nil, broken},
+		"the fifth error":                    {4, broken, true, nil, &cancelled},
+		"the database is unavailable":        {4, away, true, nil, &snooze},
+		"batch has left the stage":           {4, broken, false, nil, broken},
+		"database unavailable when it fails": {4, broken, false, away, &snooze},
 	} {
 		asked := false
 		job := &rivertype.JobRow{Errors: make([]rivertype.AttemptError, of.errors)}

@@ -18,13 +18,13 @@ type taskExecution struct {
 	items      *runner.Runner
 }
 
-// Work goes on with an execution until it ends or waits. While another, living
-// process holds it the job comes back later: that process may die.
+// Work runs an execution until it ends or waits. While another live process holds its lease,
+// the job is repeated later, because that process may die.
 func (w *taskExecution) Work(ctx context.Context, job *river.Job[jobs.TaskExecution]) error {
-	return w.goOn(ctx, job.Args.TenantID, job.Args.ExecutionID)
+	return w.resume(ctx, job.Args.TenantID, job.Args.ExecutionID)
 }
 
-func (w *taskExecution) goOn(ctx context.Context, tenantID, id uuid.UUID) error {
+func (w *taskExecution) resume(ctx context.Context, tenantID, id uuid.UUID) error {
 	f, held, err := w.executions.RunLeased(ctx, tenantID, id)
 	switch {
 	case err != nil:

@@ -12,9 +12,9 @@ import (
 	"tranche/internal/postgres"
 )
 
-// Middleware is around the work of every job: the statements of a job see the
-// rows of the tenant that its arguments name. Those of a job that names none see
-// nothing, unless it says by postgres.AsSystem that it serves all tenants.
+// Middleware wraps the work of every job. The statements of a job see the rows of the tenant in
+// its arguments. The statements of a job without a tenant see no rows, unless the worker uses
+// postgres.AsSystem.
 func Middleware() []rivertype.Middleware {
 	return []rivertype.Middleware{river.WorkerMiddlewareFunc(asTenant)}
 }

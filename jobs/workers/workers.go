@@ -1,7 +1,6 @@
-// Package workers does the work of the job kinds: each loads what its
-// arguments name, calls the domain, stores. Arguments hold ids only and state
-// is checked first, so running a job twice is safe. It must not know HTTP or
-// package api.
+// Package workers does the work of the jobs. Arguments of a job are ids. Each worker loads
+// their rows, checks the state, and calls the domain, so running a job twice is safe. It must
+// not know HTTP or package api.
 package workers
 
 import (
@@ -28,15 +27,13 @@ type Parts struct {
 	Runner     *runner.Runner
 	Output     *output.Writer
 	Consents   *consent.Service
-	// RetentionMonths is for how many whole months executions are kept; 0 keeps
-	// them for ever.
+	// RetentionMonths is how many whole months executions are kept; 0 keeps them for ever.
 	RetentionMonths int
 	Clock           func() time.Time
 	Log             *slog.Logger
 }
 
-// New registers the worker of every kind. All kinds are registered in every
-// process that works, whatever it was started for.
+// New registers the workers of all kinds. Every process with workers registers all of them.
 func New(p Parts) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &partitionMaintenance{pool: p.Pool, retentionMonths: p.RetentionMonths})

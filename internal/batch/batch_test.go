@@ -17,7 +17,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// affordability is a workflow without effects: every item's ratio and decision.
+// affordability is a workflow without effects. It computes a ratio and a decision for every
+// item.
 const affordability = `{
 	"name": "Affordability", "alias": "affordability",
 	"inputSchema": {"type": "object", "required": ["borrowerId", "income", "debt"], "additionalProperties": false, "properties": {
@@ -31,7 +32,7 @@ const affordability = `{
 		{"id": "reject", "type": "end", "config": {"status": "failed", "errorMessage": "the ratio is too high"}}],
 	"edges": [{"source": "start", "target": "rate"}, {"source": "rate", "target": "route"}, {"source": "route", "target": "accept"}, {"source": "route", "target": "reject"}]}`
 
-// publish makes a workflow active and returns its id.
+// publish publishes a workflow and returns its id.
 func publish(tb testing.TB, c *apitest.Caller, definition string) string {
 	tb.Helper()
 	id := c.Post(tb, "/v2/workflows", apitest.Raw(definition)).Expect(http.StatusCreated).Text("id")
@@ -39,7 +40,7 @@ func publish(tb testing.TB, c *apitest.Caller, definition string) string {
 	return id
 }
 
-// upload puts a file and returns its stored name.
+// upload uploads a file and returns its stored name.
 func upload(tb testing.TB, c *apitest.Caller, name, text string) string {
 	tb.Helper()
 	address := c.Post(tb, "/v1/stores/packages/commands/attachments/generate-upload-signed-url", map[string]any{"fileName": name}).Expect(http.StatusCreated)
@@ -72,7 +73,7 @@ func start(tb testing.TB, c *apitest.Caller, alias string, body any) string {
 	return c.Post(tb, "/v1/workflows/"+alias+"/v1/execute-batch", body).Expect(http.StatusAccepted).Text("executionBatchId")
 }
 
-// follow polls a batch to its end and holds it to its invariant on the way.
+// follow polls a batch until it ends, and checks the sum of its counts.
 func follow(tb testing.TB, c *apitest.Caller, id string) record {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -89,7 +90,7 @@ func follow(tb testing.TB, c *apitest.Caller, id string) record {
 	}
 }
 
-// files downloads the files of a package by their names.
+// files downloads the files of a package, by name.
 func files(tb testing.TB, c *apitest.Caller, packageID string) map[string]string {
 	tb.Helper()
 	list := c.Get(tb, "/v1/stores/packages/"+packageID+"/attachments").Expect(http.StatusOK)
@@ -176,14 +177,14 @@ func TestBatchFromUploadToPackage(t *testing.T) {
 	require.Equal(t, map[string]int{"total": 7, "completed": 3, "failed": 4, "pending": 0, "unsuccessfulSources": 0, "validated": 4}, manifest.Counts)
 	require.Len(t, manifest.Files, 3)
 
-	// An item is an execution like any other.
+	// An item is an execution.
 	output := c.Get(t, "/v1/executions/"+results[2]["executionId"]+"/output").Expect(http.StatusOK)
 	require.Equal(t, "1000.10", output.Text("output.income"))
 	require.Equal(t, "B-1", output.Text("borrowerId"))
 	require.Equal(t, "failed", c.Get(t, "/v1/executions/"+results[3]["executionId"]+"/status").Expect(http.StatusOK).Text("status"))
 	require.Equal(t, "INPUT_SCHEMA_MISMATCH", c.Get(t, "/v1/executions/"+results[3]["executionId"]+"/output").Expect(http.StatusOK).Text("errorSubCode"))
 
-	// The failed rows, corrected, are a batch that succeeds.
+	// The failed rows succeed after they are corrected.
 	failed := texts["failed.csv"]
 	require.Equal(t, []string{"", "3", "4", "5"}, []string{table(t, failed)[0]["_row"], table(t, failed)[1]["_row"], table(t, failed)[2]["_row"], table(t, failed)[3]["_row"]})
 	lines := strings.Split(failed, "\n")
@@ -208,7 +209,7 @@ func TestBatchOfPackages(t *testing.T) {
 	raw := c.Get(t, "/v1/stores/packages/"+first.Text("rawPackageId")+"/attachments").Expect(http.StatusOK)
 	require.Equal(t, "input", raw.Text("data[1].role"))
 	require.Equal(t, "b.tsv", raw.Text("data[1].fileName"))
-	// Of the raw package all files, of the output package what failed.
+	// All files of the raw package are sources, and the failed items of the output package.
 	r = follow(t, c, start(t, c, "affordability", map[string]any{"label": "again", "workflowInput": map[string]any{
 		"rawPackageIds": []string{first.Text("rawPackageId"), *r.Outputs.Post.PackageID},
 	}}))
@@ -217,7 +218,7 @@ func TestBatchOfPackages(t *testing.T) {
 	require.Equal(t, [3]int{5, 1, 4}, [3]int{r.State.Summary.Total, r.State.Summary.Completed, r.State.Summary.Failed})
 }
 
-func TestBatchThatCannotBeRead(t *testing.T) {
+func TestUnreadableFileFailsBatch(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -247,9 +248,8 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What is broken within one row fails that item alone, and its row of
-// failed.csv can be corrected and uploaded as it is.
-func TestBatchOfBrokenRows(t *testing.T) {
+// A broken row fails only its item. Its row of failed.csv can be corrected and uploaded.
+func TestBrokenRowFailsAlone(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -287,8 +287,8 @@ func TestBatchOfBrokenRows(t *testing.T) {
 	require.Contains(t, files(t, c, *r.Outputs.Post.PackageID)["results.jsonl"], `"note":"say \"hi\""`)
 }
 
-// A batch whose reading a cancellation broke off says so.
-func TestBatchCancelledBeforeItWasRead(t *testing.T) {
+// A batch that was cancelled while it was read has a notice.
+func TestCancelWhileReading(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 10)
 	at := "/v1/execution-batches/" + s.id.String()
@@ -301,7 +301,7 @@ func TestBatchCancelledBeforeItWasRead(t *testing.T) {
 	require.Equal(t, "cancelled", s.record(t).Status)
 }
 
-// A larger batch crosses several chunks, ranges and windows.
+// A large batch has several chunks, ranges and windows.
 func TestBatchOfManyWindows(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -333,8 +333,8 @@ func TestBatchOfManyWindows(t *testing.T) {
 	}
 }
 
-// Items whose workflow reaches outside run one by one; also those that wait
-// long between two tries, and those of which a source fails.
+// Items with effects run one by one: also items that wait between two tries, and items with a
+// failed source.
 func TestBatchWithEffects(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

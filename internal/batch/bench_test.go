@@ -38,8 +38,7 @@ func BenchmarkBatch(b *testing.B) {
 	timeStages(b, c, start(b, c, "bench", map[string]any{"attachmentFileNames": []string{name}}))
 }
 
-// timeStages follows a batch that was just started to its end, and reports how
-// long each stage took.
+// timeStages follows a new batch to its end and reports the duration of each stage.
 func timeStages(b *testing.B, c *apitest.Caller, batchID string) {
 	b.Helper()
 	began, stages := time.Now(), map[string]time.Time{}

@@ -15,7 +15,7 @@ import (
 	"tranche/internal/server"
 )
 
-// counted is stages whose use of the database is counted.
+// counted returns stages with a counter of their statements.
 func counted(t *testing.T, s *apitest.Service, c *apitest.Caller, tenant *apitest.Tenant, id string) (*stages, *pgtest.Counter) {
 	t.Helper()
 	own := *s
@@ -24,10 +24,9 @@ func counted(t *testing.T, s *apitest.Service, c *apitest.Caller, tenant *apites
 	return stagesOf(t, &own, c, tenant.ID, id), counter
 }
 
-// What an item asks of the database is what a batch's speed comes from and what
-// no noise of a machine hides. Without effects its two rows and the six index rows
-// that lead to them are written once.
-func TestBudgetOfItemsWithoutEffects(t *testing.T) {
+// The number of statements per item determines the speed of a batch, and does not depend on the
+// machine. The two rows of an item without effects and their six index rows are written once.
+func TestBudgetWithoutEffects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
@@ -58,13 +57,13 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	rows := func(what string) int {
 		return b.count(t, "SELECT sum("+what+") FROM pg_stat_user_tables WHERE relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%'")
 	}
-	b.Pool.Reset() // the server counts late what connections do that stay open
+	b.Pool.Reset() // the server counts the work of open connections late
 	require.Eventually(t, func() bool { return rows("n_tup_ins") == 2*items }, waitMax, tick)
 	require.Zero(t, rows("n_tup_upd"))
 
-	_, err := s.Pool.Exec(t.Context(), "ANALYZE executions, execution_payloads") // counts exactly where tables are this small
+	_, err := s.Pool.Exec(t.Context(), "ANALYZE executions, execution_payloads") // exact for tables of this size
 	require.NoError(t, err)
-	// Of a GIN index a vacuum notes the table's rows, whatever is in it: nothing here.
+	// ANALYZE sets reltuples of a GIN index to the rows of the table, so only B-trees count.
 	indexes := func(what string) int {
 		return b.count(t, "SELECT sum("+what+") FROM pg_class JOIN pg_am ON pg_am.oid = relam WHERE amname = 'btree' AND relkind = 'i' AND reltuples > 0 AND (relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%')")
 	}
@@ -72,9 +71,9 @@ func TestBudgetOfItemsWithoutEffects(t *testing.T) {
 	require.LessOrEqual(t, indexes("pg_relation_size(pg_class.oid)"), 400*items, "bytes of indexes: pages that are filled once are full")
 }
 
-// With one call an item shares its transactions with others, and its two rows are
-// written once, when it has ended.
-func TestBudgetOfItemsWithEffects(t *testing.T) {
+// An item with one call shares its transactions with other items. Its two rows are written once,
+// when it ends.
+func TestBudgetWithEffects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
@@ -115,7 +114,7 @@ func TestBudgetOfItemsWithEffects(t *testing.T) {
 	rows := func(what string) int {
 		return b.count(t, "SELECT sum("+what+") FROM pg_stat_user_tables WHERE relname LIKE 'executions\\_2%' OR relname LIKE 'execution\\_payloads\\_2%'")
 	}
-	b.Pool.Reset() // the server counts late what connections do that stay open
+	b.Pool.Reset() // the server counts the work of open connections late
 	require.Eventually(t, func() bool { return rows("n_tup_ins") == 2*items }, waitMax, tick)
 	require.Zero(t, rows("n_tup_upd"))
 }

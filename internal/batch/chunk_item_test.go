@@ -43,9 +43,9 @@ func (b *calling) run(t *testing.T, in *stages) execution.Holding {
 	return holding
 }
 
-// A chunk is left alone while its holder lives. What a process says of itself it
-// knows better: a chunk that it failed to let go of is free to it.
-func TestHolderOfAChunk(t *testing.T) {
+// No other process runs a chunk whose holder lives. The holder itself knows that it has ended a
+// lease, even if the row still names it.
+func TestChunkLeaseHolder(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.live(t)
@@ -60,9 +60,9 @@ func TestHolderOfAChunk(t *testing.T) {
 	require.Equal(t, execution.Held, b.run(t, other), "nothing is left")
 }
 
-// A chunk is let go of after an error, so that another process can go on though
-// this one lives, and the calls are repeated under their keys.
-func TestChunkIsLetGoAfterAnError(t *testing.T) {
+// The lease of a chunk is released after an error, so that another process can continue while
+// this one lives. Calls are repeated under their keys.
+func TestChunkLeaseReleasedAfterError(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.live(t)
@@ -82,9 +82,9 @@ func TestChunkIsLetGoAfterAnError(t *testing.T) {
 	}
 }
 
-// A process that dies when it has recorded the last items leaves what follows from
-// that, feeding the batch or ending it, to the next run of their chunk.
-func TestRecordedItemsAreFollowedUp(t *testing.T) {
+// If a process dies after it recorded the last items, the next run of their chunk dispatches the
+// next items or ends the processing.
+func TestDispatchAfterLateCrash(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]string{
 		"chunk removed": "SELECT",
@@ -105,9 +105,9 @@ func TestRecordedItemsAreFollowedUp(t *testing.T) {
 	}
 }
 
-// A chunk that is still there though all of its items are recorded, because its
-// process died just then, goes with the end of the batch.
-func TestEmptyChunksGoWithTheirBatch(t *testing.T) {
+// If a process dies before it deletes a chunk whose items are recorded, the end of the
+// processing deletes the chunk.
+func TestRecordedChunkDeletedWithBatch(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	_, err := b.Pool.Exec(t.Context(), `INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs, token, holder_id)
@@ -118,9 +118,8 @@ func TestEmptyChunksGoWithTheirBatch(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 }
 
-// One whose process died when it had left nothing in it keeps its batch from
-// nothing.
-func TestShrunkChunksAreNotFed(t *testing.T) {
+// A chunk without remaining items, whose process died, is not dispatched.
+func TestEmptyChunkNotDispatched(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	_, err := b.Pool.Exec(t.Context(), `INSERT INTO batch_chunks (tenant_id, batch_id, first_item, item_indexes, row_numbers, file_names, inputs, token, holder_id)
@@ -137,9 +136,9 @@ func TestShrunkChunksAreNotFed(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM batch_chunks"))
 }
 
-// Resuming counts what is under way as it is when nobody else changes the batch:
-// what ends meanwhile would stay in the window for good.
-func TestResumingCountsWhatIsUnderWay(t *testing.T) {
+// Resuming counts the running items while the batch is locked. An item that ended meanwhile
+// would occupy the window for ever.
+func TestResumeCountsRunningItems(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.post(t, "pause")
@@ -164,9 +163,9 @@ func TestResumingCountsWhatIsUnderWay(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT items_enqueued FROM execution_batches"))
 }
 
-// The ids of items are kept from one run of their chunk to the next, but not for
-// so long that the rows would belong to a month that is dropped.
-func TestIDsOfItemsAreKept(t *testing.T) {
+// The ids of items stay the same in every run of their chunk, until they are so old that their
+// month might be dropped.
+func TestItemIDsKeptBetweenRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		age  time.Duration
@@ -188,9 +187,9 @@ func TestIDsOfItemsAreKept(t *testing.T) {
 	}
 }
 
-// Items whose process died in their calls are cancelled as what the keys of the calls
-// say: when they are retried the calls are repeated under these.
-func TestCancelledItemsKeepTheirIDs(t *testing.T) {
+// Items whose process died during their calls keep the ids in the keys of these calls when they
+// are cancelled. A retry repeats the calls under the same keys.
+func TestCancelledItemsKeepIDs(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.live(t)
@@ -224,8 +223,8 @@ func TestCancelledItemsKeepTheirIDs(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT created_at) FROM executions"), "when their ids say")
 }
 
-// ending is what a process that is taken for dead says of the first item of a
-// chunk which it holds under the token.
+// ending is the statement with which a process that was considered dead records the first item
+// of its chunk.
 func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkItemsRecordParams {
 	now, id := time.Now(), idsFrom
 	id[6], id[7] = 0x70, 0 // of its first item
@@ -239,9 +238,9 @@ func (b *calling) ending(token uuid.UUID, idsFrom uuid.UUID) queries.BatchChunkI
 	}
 }
 
-// What commits late counts once, whoever comes first: the statement that records
-// an item, or who takes its chunk.
-func TestLateRecords(t *testing.T) {
+// An item counts once, whether the statement that records it or the acquisition of its chunk
+// commits first.
+func TestLateCommitCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
@@ -268,9 +267,8 @@ func TestLateRecords(t *testing.T) {
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM executions"))
 }
 
-// What a process could not record, because it was taken for dead, it does not
-// take for recorded: neither the items nor the columns of their outputs.
-func TestPassedOverRecordsLeaveNoTrace(t *testing.T) {
+// A process that lost the lease does not consider items or their output columns as recorded.
+func TestLostLeaseRecordsNothing(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.hold()
@@ -286,8 +284,8 @@ func TestPassedOverRecordsLeaveNoTrace(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM execution_batches WHERE 'body.score' = ANY (output_columns)"))
 }
 
-// A record that is repeated because its answer was lost counts once.
-func TestRepeatedRecords(t *testing.T) {
+// A statement that is repeated because its result was lost counts an item once.
+func TestRepeatedStatementCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
@@ -302,9 +300,9 @@ func TestRepeatedRecords(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM execution_payloads"))
 }
 
-// One that is repeated while the first attempt is still under way fails when that
-// is done, and its repetition finds it recorded.
-func TestRecordsBesideEachOther(t *testing.T) {
+// If a statement is repeated while the first one runs, the repetition fails, and the next one
+// finds the item recorded.
+func TestConcurrentStatementsCountOnce(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	token, idsFrom := uuid.New(), uuid.Must(uuid.NewV7())
@@ -330,9 +328,9 @@ func TestRecordsBesideEachOther(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM executions"))
 }
 
-// An item whose target is down waits in its chunk if nothing of it was answered;
-// else it is recorded, and what was answered is not asked for again.
-func TestItemsThatArePutOff(t *testing.T) {
+// An item with an unavailable target stays in its chunk if no call has succeeded. Else it is
+// recorded, and successful calls are not repeated.
+func TestItemsPostponed(t *testing.T) {
 	t.Parallel()
 	for name, isAnswered := range map[string]bool{"nothing answered": false, "one call answered": true} {
 		t.Run(name, func(t *testing.T) {
@@ -392,8 +390,8 @@ func TestItemsThatArePutOff(t *testing.T) {
 	}
 }
 
-// A pause lets no item begin that waited for a place.
-func TestItemsDoNotBeginOncePaused(t *testing.T) {
+// An item that waits for a slot does not begin after a pause.
+func TestPauseWhileItemsWaitForSlots(t *testing.T) {
 	t.Parallel()
 	b := oneCall(t, 3)
 	b.post(t, "pause")
@@ -406,9 +404,9 @@ func TestItemsDoNotBeginOncePaused(t *testing.T) {
 	require.Equal(t, [4]int{3, 3, 0, 0}, counts(b.record(t)))
 }
 
-// An item whose end or whose wait could not be written is let go of, so that the
-// next try of its job goes on with it, though its process lives.
-func TestRecordedItemsAreLetGoAfterAnError(t *testing.T) {
+// If the end or the wait of an item cannot be written, its lease is released. The next try of
+// its job continues the item while the process lives.
+func TestItemLeaseReleasedAfterError(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]string{"end": "items_completed = 0", "wait": "notices::text = '[]'"} {
 		t.Run(name, func(t *testing.T) {

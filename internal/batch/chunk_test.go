@@ -11,9 +11,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// A batch that is cancelled ends what waits in chunks, each item once and with a
-// row of its own; retried, they run like any others.
-func TestChunksAreCancelledAndRetried(t *testing.T) {
+// Cancelling records each item of a chunk once. A retry runs them.
+func TestChunkCancelAndRetry(t *testing.T) {
 	t.Parallel()
 	const items, valid = 7000, 2000 // of seven items two are valid
 	s := newStages(t, items)
@@ -67,9 +66,9 @@ func TestChunksAreCancelledAndRetried(t *testing.T) {
 	require.Zero(t, s.count(t, "SELECT count(*) FROM executions WHERE status = 'cancelled'"))
 }
 
-// Resuming feeds the chunks again that the pause let fall, and what runs twice
-// is recorded once.
-func TestChunksAreFedAgainAfterAPause(t *testing.T) {
+// Resuming dispatches the chunks again that the pause left. A chunk that runs twice is recorded
+// once.
+func TestChunkDispatchedAgainAfterPause(t *testing.T) {
 	t.Parallel()
 	const items, valid = 7000, 2000
 	s := newStages(t, items)
@@ -92,9 +91,8 @@ func TestChunksAreFedAgainAfterAPause(t *testing.T) {
 	require.Equal(t, "post_processing", s.record(t).Status)
 }
 
-// However much the items of a chunk give, they are recorded: by so many statements
-// as it takes, each item once, also when they are retried.
-func TestChunksOfLargeResults(t *testing.T) {
+// A chunk of large results is recorded by several statements, each item once. So is its retry.
+func TestChunkOfLargeResults(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)

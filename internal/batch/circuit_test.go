@@ -18,8 +18,8 @@ import (
 	"tranche/jobs"
 )
 
-// A batch whose target is down waits for it, says so, and loses no item to it.
-func TestBatchWaitsForItsTarget(t *testing.T) {
+// A batch with an unavailable target waits for it, has a notice, and fails no item.
+func TestBatchWaitsForTarget(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestBatchWaitsForItsTarget(t *testing.T) {
 	require.Len(t, c.Get(t, at).Value("notices"), 1)
 }
 
-// What is not reached for hours fails and says why, so that a batch ends.
-func TestItemsFailWhoseTargetStaysAway(t *testing.T) {
+// If a target is unavailable for hours, the items fail with a message, so that the batch ends.
+func TestItemsFailAfterPatience(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -16,19 +16,19 @@ import (
 	"tranche/internal/identity"
 )
 
-// How long the tests wait for what must happen, and how often they look.
+// waitMax is how long tests wait for an event. tick is how often they check for it.
 const (
 	waitMax = 30 * time.Second
 	tick    = 20 * time.Millisecond
 )
 
-// target is the outside that a workflow calls: it records who called what, and
-// fails what the test says.
+// target is the service that a workflow calls. It records the calls and fails those that the
+// test names.
 type target struct {
 	*httptest.Server
 	mu     sync.Mutex
 	calls  []string            // "B-1/score"
-	keys   map[string][]string // and what was asked for under them
+	keys   map[string][]string // the requests by key
 	asked  map[string][]string
 	broken map[string]bool
 	gate   chan struct{} // unless nil, every call waits for it to be closed
@@ -62,7 +62,7 @@ func newTarget(t *testing.T) *target {
 	return o
 }
 
-// set says which calls fail from now on.
+// set makes these calls fail, and no others.
 func (o *target) set(broken ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *target) set(broken ...string) {
 	}
 }
 
-// open lets calls pass from now on.
+// open makes the target answer all calls.
 func (o *target) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +80,7 @@ func (o *target) open() {
 	o.gate = nil
 }
 
-// taken returns the calls since the last look, in alphabetic order.
+// taken returns the calls since the last call of taken, in alphabetical order.
 func (o *target) taken() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,8 +89,8 @@ func (o *target) taken() []string {
 	return calls
 }
 
-// chain is a workflow of four calls one after the other. Of the second and the
-// third a failure is handled; the third reads a data source.
+// chain is a workflow of four consecutive calls. It handles failures of the second and the
+// third. The third is a data source.
 func (o *target) chain(alias string) string {
 	call := func(id, more string) string {
 		return fmt.Sprintf(`{"id": %q, "type": "http-request", "config": {"method": "GET", "url": "%s/%s?id={{ input.id }}"%s}}`, id, o.URL, id, more)
@@ -101,7 +101,7 @@ func (o *target) chain(alias string) string {
 		"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "other"}, {"source": "other", "target": "score"}, {"source": "score", "target": "last"}, {"source": "last", "target": "done"}]}`
 }
 
-// showLight has items of the chain end, so that the service knows how little they hold.
+// showLight runs items of the chain, so that the service learns their small weight.
 func (o *target) showLight(t *testing.T, c *apitest.Caller) {
 	t.Helper()
 	follow(t, c, start(t, c, "chain", ids(many(200)...)))
@@ -126,7 +126,7 @@ func counts(r record) [4]int {
 	return [4]int{s.Total, s.Completed, s.Failed, s.UnsuccessfulSources}
 }
 
-// Each mode repeats exactly the calls that it has to.
+// Each mode repeats exactly the calls of its items.
 func TestRetryModes(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -167,7 +167,7 @@ func TestRetryModes(t *testing.T) {
 			require.Equal(t, want.calls, o.taken())
 			require.Equal(t, want.counts, counts(r))
 			require.NotEqual(t, first, *r.Outputs.Post.PackageID)
-			// The package of every attempt is there.
+			// The package of every attempt is kept.
 			require.Len(t, table(t, files(t, c, first)["failed.csv"]), 4)
 			require.Len(t, table(t, files(t, c, *r.Outputs.Post.PackageID)["failed.csv"]), want.counts[2])
 			require.Equal(t, first, c.Get(t, "/v1/execution-batches/"+id).Text("outputs.wBatchPostProcessingOutput.earlierOutputPackageIds[0]"))
@@ -250,7 +250,7 @@ func TestRetryRefusals(t *testing.T) {
 	}
 	stranger.Get(t, at+"/items").Expect(http.StatusNotFound)
 
-	// Under one key a retry is accepted once.
+	// With one idempotency key, a retry is accepted once.
 	key := apitest.Header{Name: "Idempotency-Key", Value: "again"}
 	first := c.Post(t, at+"/retry", map[string]any{"retryMode": "post_processing"}, key).Expect(http.StatusAccepted)
 	second := c.Post(t, at+"/retry", map[string]any{"retryMode": "post_processing"}, key).Expect(http.StatusAccepted)
@@ -259,7 +259,7 @@ func TestRetryRefusals(t *testing.T) {
 	require.Equal(t, "2", c.Get(t, at).Text("attempt"))
 }
 
-// until polls a batch until it is as the test wants it.
+// until polls a batch until the condition is true.
 func until(t *testing.T, c *apitest.Caller, id string, want func(record) bool) (r record) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -298,7 +298,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	c.Post(t, at+"/pause", nil).Expect(http.StatusConflict)
 	c.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusConflict)
 
-	// What runs goes on to its end, nothing more begins.
+	// Running items finish, and no more begin.
 	o.open()
 	require.Eventually(t, func() bool { // those that make their first call are not listed
 		return s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM batch_chunks WHERE holder_id IS NOT NULL HAVING count(*) = 0").Scan(new(int)) == nil
@@ -326,7 +326,7 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	require.Len(t, results, items)
 	o.taken()
 
-	// The cancelled items can be run after all: each calls for the first time.
+	// A retry runs the cancelled items: each makes its first call.
 	failed := r.State.Summary.Failed
 	require.Equal(t, fmt.Sprint(failed), retry(t, c, id, map[string]any{"retryMode": "failed_items"}).Text("itemsToRetry"))
 	r = follow(t, c, id)
@@ -336,8 +336,8 @@ func TestPauseResumeAndCancel(t *testing.T) {
 	require.Empty(t, c.Get(t, at).Text("cancelRequestedAt"))
 }
 
-// Items that wait hold no process: cancelling ends them too.
-func TestCancelEndsWhatWaits(t *testing.T) {
+// Waiting items are cancelled too, though no process holds them.
+func TestCancelWaitingItems(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -364,7 +364,7 @@ func TestCancelEndsWhatWaits(t *testing.T) {
 	require.Equal(t, "cancelled", state.Text("tasks[0].status"))
 }
 
-// A batch can be paused and cancelled in every phase before it has ended.
+// A batch can be paused and cancelled in every phase.
 func TestPauseInEveryPhase(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 2_500)
@@ -421,7 +421,7 @@ func TestPauseInEveryPhase(t *testing.T) {
 	require.Equal(t, "cancelled", r.Status)
 	require.Positive(t, r.State.Summary.Completed)
 
-	// Retried, paused while the items are made ready, and cancelled.
+	// A retry is paused while its items are prepared, and then cancelled.
 	s.caller.Post(t, at+"/retry", map[string]any{"retryMode": "failed_items"}).Expect(http.StatusAccepted)
 	verb("pause", "paused")
 	step(func() error { return s.batches.RetryItems(t.Context(), s.key()) })

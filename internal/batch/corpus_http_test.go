@@ -13,15 +13,15 @@ import (
 	"tranche/internal/identity"
 )
 
-// oddItem is a line of testdata/files/expected: an item that a file gives.
+// oddItem is a line of testdata/files/expected: an item of a file.
 type oddItem struct {
 	Row   int             `json:"row"`
 	Input json.RawMessage `json:"input"`
 	Error string          `json:"error"`
 }
 
-// readExpected reads what a file is expected to give, and why not more; empty
-// where it is read to its end.
+// readExpected reads the expected items of a file, and the expected fault of the file; empty if
+// it has none.
 func readExpected(t *testing.T, path string) (items []oddItem, broken string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -38,10 +38,9 @@ func readExpected(t *testing.T, path string) (items []oddItem, broken string) {
 	return items, ""
 }
 
-// Every odd file, uploaded and run, becomes the items and the faults that it is
-// expected to: a file that breaks off fails the batch and leaves no item, a row
-// that is broken fails alone.
-func TestOddFilesOverHTTP(t *testing.T) {
+// Every file of the corpus gives the expected items and faults. A file that breaks off fails the
+// batch without an item; a broken row fails alone.
+func TestFileCorpusOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)

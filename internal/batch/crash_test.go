@@ -40,8 +40,7 @@ import (
 	"tranche/jobs"
 )
 
-// stages is a batch whose stages the test runs itself: the service answers
-// requests only.
+// stages is a batch whose stages the test runs. The service itself only answers requests.
 type stages struct {
 	*apitest.Service
 	caller     *apitest.Caller
@@ -106,7 +105,7 @@ func stagesOf(t *testing.T, s *apitest.Service, c *apitest.Caller, tenantID uuid
 
 func (s *stages) key() batch.Key { return batch.Key{TenantID: s.tenantID, ID: s.id} }
 
-// plan is that of the batch's workflow.
+// plan returns the plan of the batch's workflow.
 func (s *stages) plan(t *testing.T, plans *catalog.Catalog) *workflow.Plan {
 	t.Helper()
 	var workflowID uuid.UUID
@@ -148,8 +147,7 @@ func (s *stages) newRuns(t *testing.T) (runs []jobs.BatchItemRun) {
 	return runs
 }
 
-// crashing runs a stage again and again, cut off after ever longer times, until
-// it gets through.
+// crashing runs a stage again and again, interrupted after increasing times, until it completes.
 func crashing(t *testing.T, stage func(context.Context) error) (crashes int) {
 	t.Helper()
 	for patience := 2 * time.Millisecond; ; patience += 1 + rand.N(patience) {
@@ -164,7 +162,7 @@ func crashing(t *testing.T, stage func(context.Context) error) (crashes int) {
 	}
 }
 
-func TestStagesGoOnAfterCrashes(t *testing.T) {
+func TestStagesContinueAfterCrashes(t *testing.T) {
 	t.Parallel()
 	const items = 3_432
 	s := newStages(t, items)
@@ -205,8 +203,8 @@ func TestStagesGoOnAfterCrashes(t *testing.T) {
 	require.NoError(t, s.output.PostProcess(t.Context(), s.key()), "once more")
 }
 
-// Jobs that are delivered twice, at the same time too, count every item once.
-func TestItemsAreCountedOnce(t *testing.T) {
+// Jobs that are delivered twice, also concurrently, count every item once.
+func TestItemsCountedOnce(t *testing.T) {
 	t.Parallel()
 	const items = 20_000
 	s := newStages(t, items)
@@ -246,8 +244,8 @@ func TestItemsAreCountedOnce(t *testing.T) {
 	require.Equal(t, 5, s.count(t, "SELECT count(*) FROM attachments"))
 }
 
-// A stage that cannot get on is given up, and the batch says so.
-func TestStagesCanBeGivenUp(t *testing.T) {
+// A stage that cannot complete fails, and the batch has a notice.
+func TestStagesCanFail(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 10)
 	failPost := func() bool {
@@ -257,14 +255,14 @@ func TestStagesCanBeGivenUp(t *testing.T) {
 		return hasFailed
 	}
 	require.False(t, failPost(), "not there yet")
-	require.False(t, s.givesUp(t, 1))
+	require.False(t, s.abandons(t, 1))
 	require.Equal(t, "pending", s.record(t).Status)
 	require.NoError(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
 	for _, run := range s.newRuns(t) {
 		_, err := s.runner.RunItems(t.Context(), run)
 		require.NoError(t, err)
 	}
-	require.False(t, s.givesUp(t, 1), "past that")
+	require.False(t, s.abandons(t, 1), "past that")
 	_, err := s.Pool.Exec(t.Context(), "UPDATE execution_payloads SET result = '[]'")
 	require.NoError(t, err)
 	require.Error(t, s.output.PostProcess(t.Context(), s.key()))
@@ -276,7 +274,7 @@ func TestStagesCanBeGivenUp(t *testing.T) {
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE executions ADD CONSTRAINT refused CHECK (batch_id IS NULL)")
 	require.NoError(t, err)
 	require.Error(t, s.ingester.PreProcess(t.Context(), s.key(), 1))
-	require.True(t, s.givesUp(t, 1))
+	require.True(t, s.abandons(t, 1))
 	r := s.record(t)
 	require.Equal(t, "pre_processing_failed", r.Status)
 	require.Equal(t, "failed: an unexpected error occurred", r.Outputs.Pre.Result)
@@ -289,8 +287,8 @@ func TestStagesCanBeGivenUp(t *testing.T) {
 	require.Equal(t, 10, s.record(t).State.Summary.Total)
 }
 
-// An item that waits long between two tries ends elsewhere than in its job.
-func TestItemThatWaitsIsCounted(t *testing.T) {
+// An item that waits long between two tries ends in a job of its own.
+func TestItemCountedAfterWait(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -312,9 +310,8 @@ func TestItemThatWaitsIsCounted(t *testing.T) {
 	require.EqualValues(t, 3, calls.Load())
 }
 
-// A stage during which the database was away says so: no number of such attempts gives
-// it up.
-func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
+// A stage returns fault.Unavailable while the database is unavailable, so its job does not fail.
+func TestStagesReturnUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newStages(t, 1)
 	onItsOwn := *b.Service
@@ -334,9 +331,9 @@ func TestStagesTellThatTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// Of two processes that read the same batch, the one that the other is ahead of does not
-// take that one's work for done: its own job may be the only one.
-func TestWhoIsOvertakenReadsOn(t *testing.T) {
+// If two processes read a batch, the slower one does not return before the batch is read: its
+// job may be the only one.
+func TestOvertakenReaderContinues(t *testing.T) {
 	t.Parallel()
 	const items = 20_000
 	b := newStages(t, items)

@@ -12,9 +12,9 @@ import (
 	"tranche/internal/server"
 )
 
-// An item that met an error of the database goes on when its job comes back,
-// though the process that has begun it lives.
-func TestItemsGoOnAfterErrors(t *testing.T) {
+// An item that failed with a database error continues when its job is repeated, while its
+// process lives.
+func TestItemsContinueAfterErrors(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]struct {
 		last   string // task of the workflow

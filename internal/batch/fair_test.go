@@ -14,9 +14,9 @@ import (
 	"tranche/internal/identity"
 )
 
-// Large batches of a tenant advance together, and hold up neither another
-// tenant's small one nor its single executions.
-func TestBatchesTakeTurns(t *testing.T) {
+// Large batches of a tenant advance together. They delay neither a small batch nor single
+// executions of another tenant.
+func TestFairScheduling(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	large, small := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
@@ -29,7 +29,7 @@ func TestBatchesTakeTurns(t *testing.T) {
 		fmt.Fprintf(&file, "B-%d,1000.00,%d.10\n", i, i%9)
 	}
 	name := upload(t, large, "large.csv", file.String())
-	// They begin to be read at the same moment, however long the machine takes to start them.
+	// The lock makes the batches begin to be read at the same time.
 	gate, err := s.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = gate.Rollback(t.Context()) }()
@@ -68,9 +68,8 @@ func TestBatchesTakeTurns(t *testing.T) {
 	}
 }
 
-// A target that does not answer holds up the batch that calls it, and no other
-// tenant's.
-func TestHangingTargetHoldsUpNobodyElse(t *testing.T) {
+// A target that hangs delays no batch of another tenant.
+func TestHangingTargetDelaysOnlyItsBatch(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	slow, quick := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)

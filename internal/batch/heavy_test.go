@@ -14,7 +14,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// heavyTarget answers with so many bytes, once it is open.
+// heavyTarget is a target with large responses.
 type heavyTarget struct {
 	*httptest.Server
 	mu          sync.Mutex
@@ -43,7 +43,7 @@ func newHeavyTarget(t *testing.T) *heavyTarget {
 	return o
 }
 
-// next holds all calls and answers them with so many bytes; open lets them pass.
+// next makes the target hold all calls, which open then answers with so many bytes.
 func (o *heavyTarget) next(bytes int) (open func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,9 +57,9 @@ func (o *heavyTarget) atATime() (now, most int) {
 	return o.calls, o.most
 }
 
-// Items whose services answer much are few at a time, as many as their results leave
-// room for, and so are those of which nothing is known yet; light ones are many.
-func TestHeavyItemsAreFewAtATime(t *testing.T) {
+// Items with large responses, and items of a new workflow, run a few at a time. Items with small
+// ones run many at a time.
+func TestItemWeights(t *testing.T) {
 	t.Parallel()
 	const (
 		items        = 200
@@ -73,9 +73,9 @@ func TestHeavyItemsAreFewAtATime(t *testing.T) {
 		last  string
 	}{
 		"in chunks": {nil, "score"},
-		// What ends first says little of the others, whose average it lowers.
+		// The first items to end have no results and lower the average.
 		"some call nobody": {light, "score"},
-		// These are executions before they begin, and have a job each.
+		// These items are recorded before they begin, and have a job each.
 		"one by one": {nil, "signal"},
 	} {
 		t.Run(name, func(t *testing.T) {

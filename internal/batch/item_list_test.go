@@ -12,8 +12,8 @@ import (
 	"tranche/internal/identity"
 )
 
-// Of a batch that is too large to be looked through the items of a status are the
-// same, in the same order, page by page and with a cursor.
+// The items of a status of a large batch are the same and in the same order as those of a small
+// one, by page and by cursor.
 func TestItemsOfStatusOfLargeBatch(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)

@@ -18,14 +18,15 @@ import (
 	"tranche/queries"
 )
 
-// overtake has do wait for a change that was on its way when its process died, and that
-// is committed after do has read what it changes.
+// overtake runs do concurrently with a change of another process, which commits after do has
+// read the rows that it changes.
 func (s *stages) overtake(t *testing.T, do func() error, change string, args ...any) {
 	t.Helper()
 	s.stall(t, do, func() {}, change, args...)
 }
 
-// stall has do wait for what a statement locks, until meanwhile is done.
+// stall runs do until it waits for the lock of a statement, then meanwhile, and then releases
+// the lock.
 func (s *stages) stall(t *testing.T, do func() error, meanwhile func(), lock string, args ...any) {
 	t.Helper()
 	tx, err := s.Pool.Begin(t.Context())
@@ -43,9 +44,9 @@ func (s *stages) stall(t *testing.T, do func() error, meanwhile func(), lock str
 	require.NoError(t, <-done)
 }
 
-// A chunk that a dead process takes or splits by what it committed late, while its items
-// run here, is not left to it: each item runs once.
-func TestChunkIsNotLeftToTheDead(t *testing.T) {
+// A late commit of a dead process acquires or splits a chunk while its items run here. Each item
+// still runs once.
+func TestChunkReclaimAfterLateCommit(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	const (
@@ -126,10 +127,9 @@ func TestOutputWriterBeginsAgainWhenOvertaken(t *testing.T) {
 	}
 }
 
-// Whoever reads for an attempt that was given up while it slept leaves the attempt after
-// it alone, whatever it comes upon. One of an earlier build, whose job names no attempt,
-// goes on with that attempt.
-func TestBatchIsReadForItsAttempt(t *testing.T) {
+// A reader of an abandoned attempt changes nothing of the next attempt. A job of an earlier
+// version, without an attempt, continues with the next attempt.
+func TestReadingForEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for name, old := range map[string]string{
 		"items":         `[{"id": "old"}]`,
@@ -146,7 +146,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 					"tasks": [{"id": "echo", "type": "transform", "config": {"fields": {"a": "{{ input.id }}"}}}]}`)
 				b := stagesOf(t, s, c, tenant.ID, start(t, c, "echo", map[string]any{"attachmentFileNames": []string{upload(t, c, "a.json", old)}}))
 				b.stall(t, func() error { return b.ingester.PreProcess(t.Context(), b.key(), attempt) }, func() {
-					require.True(t, b.givesUp(t, 1))
+					require.True(t, b.abandons(t, 1))
 					again := ids("new")
 					again["retryMode"], again["usePreviousInputs"] = "pre_processing", false
 					retry(t, c, b.id.String(), again)
@@ -156,7 +156,7 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 				if attempt == 1 {
 					require.Equal(t, "pre_processing", b.record(t).Status)
 					require.Zero(t, b.record(t).State.Summary.Total)
-					require.False(t, b.givesUp(t, 1))
+					require.False(t, b.abandons(t, 1))
 					at := "/v1/execution-batches/" + b.id.String()
 					c.Post(t, at+"/pause", nil).Expect(http.StatusOK)
 					c.Post(t, at+"/resume", nil).Expect(http.StatusOK)
@@ -171,18 +171,17 @@ func TestBatchIsReadForItsAttempt(t *testing.T) {
 	}
 }
 
-// givesUp gives the reading of the batch up, as the job of an attempt does.
-func (s *stages) givesUp(t *testing.T, attempt int32) bool {
+// abandons fails the pre-processing of an attempt, and returns whether it did.
+func (s *stages) abandons(t *testing.T, attempt int32) bool {
 	t.Helper()
-	gaveUp, err := s.ingester.FailPreProcessing(t.Context(), s.key(), attempt)
+	abandoned, err := s.ingester.FailPreProcessing(t.Context(), s.key(), attempt)
 	require.NoError(t, err)
-	return gaveUp
+	return abandoned
 }
 
-// Whoever makes items of an attempt ready, and sleeps until there is another, neither
-// repeats an item that has completed meanwhile nor lets those of the new attempt begin
-// that are not ready.
-func TestItemsAreMadeReadyForTheirAttempt(t *testing.T) {
+// A worker that prepares the items of an earlier attempt neither repeats an item that completed
+// meanwhile, nor dispatches items of the next attempt that are not prepared.
+func TestRetryForEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
 		readyUntil int // when it is overtaken

@@ -9,12 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranges of items that were taken from the queue and wait for a processor do
-// not begin once the batch is paused.
-func TestWaitingRangesDoNotBegin(t *testing.T) {
+// Ranges that wait for a processor do not begin after a pause.
+func TestPauseWhileRangesWaitForProcessors(t *testing.T) {
 	t.Parallel()
 	const window = 8
-	most := 2 * runtime.GOMAXPROCS(0) // that have a turn, or a place to be recorded
+	most := runtime.GOMAXPROCS(0) // ranges that run concurrently
 	if most >= window {
 		t.Skip("no range waits on this machine")
 	}

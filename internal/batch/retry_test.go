@@ -16,8 +16,8 @@ import (
 	"tranche/internal/server"
 )
 
-// A batch of which the retention has dropped executions keeps the output that it has.
-func TestBatchWithoutItsItemsIsNotRetried(t *testing.T) {
+// A batch whose executions were dropped by the retention is not retried. It keeps its output.
+func TestRetryWithoutKeptItems(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -34,9 +34,9 @@ func TestBatchWithoutItsItemsIsNotRetried(t *testing.T) {
 	require.Len(t, table(t, files(t, c, *ended.Outputs.Post.PackageID)["results.csv"]), 2)
 }
 
-// A batch that was cancelled while its rows were read is not retried: it would be taken
-// for complete without those that were not.
-func TestBatchThatWasNotReadIsNotRetried(t *testing.T) {
+// A batch that was cancelled while it was read is not retried: it would complete without the
+// rows that were not read.
+func TestRetryOfPartlyReadBatch(t *testing.T) {
 	t.Parallel()
 	s := newStages(t, 4_000)
 	_, err := s.Pool.Exec(t.Context(), "ALTER TABLE execution_batches ADD CONSTRAINT refused CHECK (items_read <= 1500)") // a chunk has at least 1,000
@@ -58,9 +58,9 @@ func TestBatchThatWasNotReadIsNotRetried(t *testing.T) {
 	require.Equal(t, "cancelled", s.record(t).Status)
 }
 
-// Items whose states are large are made ready a few at a time, each once, and
-// after an interruption the others; they keep what they have.
-func TestItemsOfLargeStatesAreRetried(t *testing.T) {
+// Items with large states are prepared a few at a time, each once. After an interruption the
+// others follow. They keep their results.
+func TestRetryOfLargeStates(t *testing.T) {
 	t.Parallel()
 	const (
 		items  = 20

@@ -68,7 +68,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 	}
 }
 
-// executeMany makes calls on 16 connections, of the callers in turn.
+// executeMany makes calls on 16 connections, by each caller in turn.
 func executeMany(b *testing.B, s *apitest.Service, callers []*apitest.Caller, calls int) {
 	b.Helper()
 	const input = `{"borrowerId":"B-1","firstName":"Maria","lastName":"Santos","email":"m@example.com","income":5400.10,"debt":310.10,"amount":12000,"months":36,"score":710,"purpose":"home","address":{"street":"12 Long Avenue","zip":"01000","city":"Springfield"}}`

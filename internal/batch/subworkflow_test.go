@@ -23,13 +23,13 @@ import (
 const callsInner = `{"name": "Outer", "alias": "outer", "inputSchema": {"type": "object"},
 	"tasks": [{"id": "sub", "type": "sub-workflow", "config": {"alias": "inner", "version": "latest", "input": "{{ input }}"}}], "edges": []}`
 
-// inner is a first version of that workflow, of the given tasks in a row.
+// inner is the first version of that workflow, with consecutive tasks.
 func inner(tasks string) string {
 	return `{"name": "Inner", "alias": "inner", "inputSchema": {"type": "object"}, "tasks": [` + tasks + `],
 		"edges": [{"source": "start", "target": "first"}, {"source": "first", "target": "last"}]}`
 }
 
-// publishNext makes a next version of the workflow inner, of one task.
+// publishNext publishes the next version of the workflow inner, with one task.
 func publishNext(t *testing.T, c *apitest.Caller, first, task string) {
 	t.Helper()
 	id := c.Post(t, "/v2/workflows/"+first+"/create-draft", nil).Expect(http.StatusCreated).Text("id")
@@ -41,7 +41,7 @@ func request(id, method, url string) string {
 	return fmt.Sprintf(`{"id": %q, "type": "http-request", "config": {"method": %q, "url": "%s/%s?id={{ input.id }}", "retry": {"maxAttempts": 1}}}`, id, method, url, id)
 }
 
-// count is how many calls have come.
+// count returns the number of calls.
 func (o *target) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,9 +50,9 @@ func (o *target) count() int {
 
 const transformNext = `{"id": "next", "type": "transform", "config": {"fields": {"version": "2"}}}`
 
-// A retry goes on with the version of a sub-workflow that the item began with,
-// and repeats of it only what is to be.
-func TestRetryKeepsTheVersionsOfSubWorkflows(t *testing.T) {
+// A retry continues with the version of a sub-workflow with which the item began, and repeats
+// only failed tasks of it.
+func TestRetryKeepsSubWorkflowVersions(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -72,8 +72,8 @@ func TestRetryKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	require.NotEqual(t, o.keys["B/last"][0], o.keys["B/last"][1], "the first call got its answer")
 }
 
-// An item that waits for its target goes on in the middle of its sub-workflow.
-func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
+// A postponed item continues in the middle of its sub-workflow.
+func TestPostponeKeepsSubWorkflowVersions(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -130,9 +130,9 @@ func TestPutOffKeepsTheVersionsOfSubWorkflows(t *testing.T) {
 	}
 }
 
-// A chunk that was fed before the latest version of a sub-workflow got effects is
-// run with them.
-func TestChunkWhoseItemsGotEffects(t *testing.T) {
+// If the latest version of a sub-workflow gets effects after a chunk was dispatched, its items
+// run with effects.
+func TestChunkGetsEffects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)

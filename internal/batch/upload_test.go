@@ -25,7 +25,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// megabytesVariable says how large the uploaded files of these tests are.
+// megabytesVariable names the variable with the size of the uploaded files.
 const megabytesVariable = "TRANCHE_TEST_UPLOAD_MB"
 
 func uploadedBytes(t *testing.T) int64 {
@@ -39,8 +39,8 @@ func uploadedBytes(t *testing.T) int64 {
 	return int64(megabytes) << 20
 }
 
-// longTable is a .csv that is made while it is read: every row is an item and a
-// long note that reading passes over, so that it has many bytes and few items.
+// longTable is a .csv file that is generated while it is read. Every row has a long note that
+// reading skips, so the file has many bytes and few items.
 type longTable struct {
 	rows, next int
 	note       []byte
@@ -61,7 +61,7 @@ func newLongTable(size int64, noteBytes int) *longTable {
 	return f
 }
 
-// size is how many bytes are still to be read.
+// size returns how many bytes are still to be read.
 func (f *longTable) size() int64 {
 	return int64(len(f.left)) + int64(f.rows-f.next)*int64(len(fmt.Sprintf(longRow, 0, 0, f.note)))
 }
@@ -82,7 +82,7 @@ func (f *longTable) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// announce asks for the address of an upload.
+// announce requests the address of an upload.
 func announce(t *testing.T, c *apitest.Caller) (address, storedName string) {
 	t.Helper()
 	made := c.Post(t, "/v1/stores/packages/commands/attachments/generate-upload-signed-url", map[string]any{"fileName": "long.csv"}).Expect(http.StatusCreated)
@@ -107,7 +107,7 @@ func put(t *testing.T, address string, size int64, body io.Reader) (answer strin
 	return string(text), nil
 }
 
-// putAll sends a whole table and returns its hash, which the service found too.
+// putAll uploads a whole table and returns its hash.
 func putAll(t *testing.T, address string, f *longTable) (hash string) {
 	t.Helper()
 	sum := sha256.New()
@@ -118,22 +118,21 @@ func putAll(t *testing.T, address string, f *longTable) (hash string) {
 	return hash
 }
 
-// heap watches how much of the heap is in use at most.
+// heap measures the maximal size of the heap.
 type heap struct{ before, most uint64 }
 
 func newHeap() *heap { h := &heap{}; h.look(); h.before = h.most; return h }
 
 func (h *heap) look() {
 	runtime.GC()
-	runtime.GC() // what pools keep outlives one
+	runtime.GC() // pools survive one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	h.most = max(h.most, m.HeapAlloc)
 }
 
-// Several long files are uploaded, read and given back in little memory, also
-// where an upload broke off and is sent again (`make large-files` does it with
-// several hundreds of megabytes each).
+// Long files are uploaded, read and downloaded in little memory, also after an interrupted
+// upload. (`make large-files` uses several hundred megabytes each.)
 func TestLongUploads(t *testing.T) { // it measures the heap of the process
 	s := apitest.Start(t)
 	c := s.Tenant(t).As(t, identity.RoleAdmin)
@@ -183,9 +182,9 @@ func TestLongUploads(t *testing.T) { // it measures the heap of the process
 	require.Less(t, h.most-h.before, uint64(heapMax))
 }
 
-// Ten tenants' long files hold up no eleventh's small batch: it ends before most
-// of theirs do, though it came last.
-func TestLongFilesHoldUpNobodyElse(t *testing.T) {
+// Long files of ten tenants do not delay a small batch of another tenant: it ends before most of
+// them, though it came last.
+func TestLongFilesDelayNoSmallBatch(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	const tenants, noteBytes = 10, 200
@@ -224,9 +223,9 @@ func TestLongFilesHoldUpNobodyElse(t *testing.T) {
 	require.Greater(t, later, tenants/2, "long batches that ended after the small one")
 }
 
-// failed.csv uploaded as it is gives the inputs that failed, whatever their properties
-// are called and even where they have none.
-func TestFailedItemsOfAnyShapeAreUploadedAgain(t *testing.T) {
+// An unchanged failed.csv gives the inputs that failed, whatever the names of their properties,
+// and even without any.
+func TestFailedItemsUploadedAgain(t *testing.T) {
 	t.Parallel()
 	c := apitest.Start(t).Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, c, `{"name": "Gate", "alias": "gate", "inputSchema": {"type": "object"},

@@ -14,9 +14,9 @@ import (
 	"tranche/internal/server"
 )
 
-// Items that wait hold nothing that others need: more of them may begin than are
-// enqueued at a time where items run, and those that wait are cancelled as well.
-func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
+// More waiting items can be started than fit into the window of running items. Waiting items are
+// cancelled too.
+func TestWaitingItemsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
 	tenant := s.Tenant(t)
@@ -44,12 +44,12 @@ func TestItemsThatWaitKeepNoneFromBeginning(t *testing.T) {
 	require.Equal(t, [4]int{items, 0, items, 0}, counts(b.record(t)))
 }
 
-// Items that wait with large states are cancelled as many at a time as a statement takes.
-func TestItemsThatWaitWithLargeStatesAreCancelled(t *testing.T) {
+// Waiting items with large states are cancelled in pages that fit into a statement.
+func TestCancelWaitingItemsWithLargeStates(t *testing.T) {
 	t.Parallel()
 	const (
 		items  = 20
-		answer = 1 << 20 // of which a statement takes eight, with what else a state has
+		answer = 1 << 20 // a statement takes a few such states
 	)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

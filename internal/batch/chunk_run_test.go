@@ -21,8 +21,8 @@ import (
 	"tranche/queries"
 )
 
-// calling is a batch of several chunks whose items make two calls each, while the
-// target holds the first ones.
+// calling is a batch of several chunks. Its items make two calls each, and the target can hold
+// calls.
 type calling struct {
 	*stages
 	target     *target
@@ -36,8 +36,8 @@ const (
 	callingMost  = 800 // at a time
 )
 
-// calls runs a test with items that are recorded when their first call was
-// answered, and with such as are before.
+// calls runs a test twice: with items that are recorded after their first call, and with items
+// that are recorded before it.
 func calls(t *testing.T, test func(t *testing.T, b *calling)) {
 	t.Helper()
 	for _, isRecorded := range []bool{false, true} {
@@ -69,14 +69,14 @@ func newCalling(t *testing.T, isRecorded bool) *calling {
 	return b
 }
 
-// hold keeps calls waiting from now on.
+// hold makes the target hold calls.
 func (b *calling) hold() {
 	b.target.mu.Lock()
 	defer b.target.mu.Unlock()
 	b.target.gate = make(chan struct{})
 }
 
-// release answers the calls that wait, and from now on all of them.
+// release makes the target answer all calls.
 func (b *calling) release() {
 	b.target.mu.Lock()
 	defer b.target.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *calling) release() {
 	b.target.gate = nil
 }
 
-// start runs jobs in a process until they end; wait waits for them.
+// start runs jobs in a process. The group waits for their ends.
 func (b *calling) start(ctx context.Context, t *testing.T, in *stages, runs []jobs.BatchItemRun) {
 	t.Helper()
 	for _, run := range runs {
@@ -100,7 +100,7 @@ func (b *calling) start(ctx context.Context, t *testing.T, in *stages, runs []jo
 	}
 }
 
-// halfBegun is when every chunk is begun and none to its end.
+// halfBegun waits until every chunk has begun and none has ended.
 func (b *calling) halfBegun(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.target.count() == callingMost }, waitMax, tick)
@@ -112,8 +112,8 @@ func (b *calling) halfBegun(t *testing.T) {
 	require.Positive(t, b.count(t, "SELECT count(*) FROM batch_chunks WHERE holder_id IS NOT NULL"))
 }
 
-// complete says that every item was called for so many times, under one key each,
-// and counted once.
+// complete checks that every item was called for at most so many times, under one key, and
+// counted once.
 func (b *calling) complete(t *testing.T, callsMost int) {
 	t.Helper()
 	b.group.Wait()
@@ -137,7 +137,7 @@ func (b *calling) complete(t *testing.T, callsMost int) {
 	}
 }
 
-// live gives the process of the stages a heartbeat: else it counts as dead.
+// live records a heartbeat for the process, so that it does not count as dead.
 func (s *stages) live(t *testing.T) {
 	t.Helper()
 	_, err := s.Pool.Exec(t.Context(), "INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'worker', now() + interval '1 hour')", s.executions.ProcessID)
@@ -149,9 +149,9 @@ func (b *calling) post(t *testing.T, what string) {
 	b.caller.Post(t, "/v1/execution-batches/"+b.id.String()+"/"+what, nil).Expect(http.StatusOK)
 }
 
-// A pause leaves what has not begun in its chunks, and resuming runs that and no
-// more, whatever jobs there are.
-func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
+// A pause leaves the remaining items in their chunks. Resuming runs each of them once, even if
+// several jobs run the chunk.
+func TestChunkPauseAndResume(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -175,9 +175,9 @@ func TestHalfBegunChunksArePausedAndResumed(t *testing.T) {
 	})
 }
 
-// A batch that is resumed while items run from before the pause begins each of
-// the others once, though two jobs run the same chunk.
-func TestHalfBegunChunksAreResumedWhileTheyRun(t *testing.T) {
+// If a batch is resumed while items from before the pause run, each of the other items runs
+// once, even if two jobs run the chunk.
+func TestChunkResumeWhileItemsRun(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -193,9 +193,9 @@ func TestHalfBegunChunksAreResumedWhileTheyRun(t *testing.T) {
 	})
 }
 
-// Cancelling ends what waits in half-begun chunks as soon as none of their items
-// runs; these end by themselves, and the others run once they are retried.
-func TestHalfBegunChunksAreCancelled(t *testing.T) {
+// The remaining items of a chunk are cancelled when none of its items runs any more. The running
+// ones finish. A retry runs the cancelled ones.
+func TestChunkCancelWhileItemsRun(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -228,10 +228,9 @@ func TestHalfBegunChunksAreCancelled(t *testing.T) {
 	})
 }
 
-// What a process had begun when it died is repeated by another under the same
-// key, and the rest begins there. A process that was only thought dead changes
-// nothing any more.
-func TestHalfBegunChunksOutliveTheirProcess(t *testing.T) {
+// After a process dies, another one repeats its calls under the same keys and runs the remaining
+// items. If the first process was alive after all, it changes nothing more.
+func TestChunkAfterProcessDies(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -256,9 +255,8 @@ func TestHalfBegunChunksOutliveTheirProcess(t *testing.T) {
 	})
 }
 
-// Items that a process was stopped in the middle of go on from jobs of their own
-// or under the next that runs their chunk.
-func TestHalfBegunChunksOutliveAStop(t *testing.T) {
+// Items that a stop interrupts continue in jobs of their own, or in the next run of their chunk.
+func TestChunkAfterProcessStops(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -298,9 +296,8 @@ func TestHalfBegunChunksOutliveAStop(t *testing.T) {
 	})
 }
 
-// Two processes that live share a batch, and even the chunks of it, without
-// calling for an item twice.
-func TestTwoProcessesShareABatch(t *testing.T) {
+// Two live processes share a batch and its chunks, and call once for each item.
+func TestTwoProcessesShareBatch(t *testing.T) {
 	t.Parallel()
 	calls(t, func(t *testing.T, b *calling) {
 		t.Helper()
@@ -314,9 +311,9 @@ func TestTwoProcessesShareABatch(t *testing.T) {
 	})
 }
 
-// What the statement of a process that is dead begins until its chunk is taken
-// goes on, too.
-func TestItemsBegunWhileTheirChunkIsTakenGoOn(t *testing.T) {
+// An item that a dead process recorded while another one acquired the lease of its chunk
+// continues.
+func TestItemRecordedDuringReclaim(t *testing.T) {
 	t.Parallel()
 	b := newCalling(t, true)
 	run, token := b.runs[0], uuid.New()

@@ -13,20 +13,19 @@ import (
 	"tranche/internal/server"
 )
 
-// machine is a running service whose batches the test keeps from leaving a
-// status: its database refuses the change, and the job is tried again.
-type machine struct {
+// statusGate is a service whose database refuses chosen changes of a batch's status. The jobs
+// are tried again.
+type statusGate struct {
 	*apitest.Service
 	caller *apitest.Caller
 	target *target
 }
 
-// newMachine starts a service that answers and does not work before work is
-// called.
-func newMachine(t *testing.T) *machine {
+// newStatusGate starts a service that only answers requests until work is called.
+func newStatusGate(t *testing.T) *statusGate {
 	t.Helper()
 	s := apitest.Start(t, func(c *server.Config) { c.Role = server.RoleAPI })
-	m := &machine{Service: s, caller: s.Tenant(t).As(t, identity.RoleAdmin), target: newTarget(t)}
+	m := &statusGate{Service: s, caller: s.Tenant(t).As(t, identity.RoleAdmin), target: newTarget(t)}
 	_, err := s.Pool.Exec(t.Context(), `
 		CREATE TABLE held (old_status text, new_status text);
 		CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
@@ -40,25 +39,24 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func (m *machine) work(t *testing.T) { t.Helper(); m.Replica(t, server.RoleAll) }
+func (m *statusGate) work(t *testing.T) { t.Helper(); m.Replica(t, server.RoleAll) }
 
-// hold keeps batches from going on from one status to the next.
-func (m *machine) hold(t *testing.T, from, to string) {
+// hold refuses the change of a status to the next.
+func (m *statusGate) hold(t *testing.T, from, to string) {
 	t.Helper()
 	_, err := m.Pool.Exec(t.Context(), "INSERT INTO held VALUES ($1, $2)", from, to)
 	require.NoError(t, err)
 }
 
-// release lets them go on.
-func (m *machine) release(t *testing.T) {
+// release allows all changes.
+func (m *statusGate) release(t *testing.T) {
 	t.Helper()
 	_, err := m.Pool.Exec(t.Context(), "DELETE FROM held")
 	require.NoError(t, err)
 }
 
-// await polls a batch until it has a status. Jobs that were refused come back at
-// once.
-func (m *machine) await(t *testing.T, id, status string) record {
+// await polls a batch until it has a status. It makes refused jobs due immediately.
+func (m *statusGate) await(t *testing.T, id, status string) record {
 	t.Helper()
 	return until(t, m.caller, id, func(r record) bool {
 		_, err := m.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'available', scheduled_at = now() WHERE state IN ('available', 'retryable') AND scheduled_at > now()`)
@@ -69,14 +67,14 @@ func (m *machine) await(t *testing.T, id, status string) record {
 	})
 }
 
-// verbs are what can be asked of a batch, and modes of them those of a retry.
+// verbs are the requests that change a batch. modes are those of a retry.
 var (
 	modes = []string{"pre_processing", "post_processing", "failed_items", "unsuccessful_sources_items", "failed_and_unsuccessful_sources_items"}
 	verbs = append([]string{"pause", "resume", "cancel"}, modes...)
 )
 
-// ask asks something of a batch.
-func (m *machine) ask(t *testing.T, id, verb string) *apitest.Answer {
+// ask sends a request.
+func (m *statusGate) ask(t *testing.T, id, verb string) *apitest.Answer {
 	t.Helper()
 	at := "/v1/execution-batches/" + id + "/"
 	if slices.Contains(modes, verb) {
@@ -85,9 +83,9 @@ func (m *machine) ask(t *testing.T, id, verb string) *apitest.Answer {
 	return m.caller.Post(t, at+verb, nil)
 }
 
-// refuses says that a batch has a status, and that in it nothing can be asked of
-// it but what is named.
-func (m *machine) refuses(t *testing.T, id, status string, allBut ...string) {
+// refuses checks that a batch has a status in which every request but the named ones is a
+// conflict.
+func (m *statusGate) refuses(t *testing.T, id, status string, allBut ...string) {
 	t.Helper()
 	at := "/v1/execution-batches/" + id
 	for _, verb := range verbs {
@@ -99,11 +97,10 @@ func (m *machine) refuses(t *testing.T, id, status string, allBut ...string) {
 	require.Contains(t, string(m.caller.Get(t, "/v1/execution-batches?status="+status).Expect(http.StatusOK).Body), id)
 }
 
-// One batch goes through every status on the way to complete, and is paused and
-// resumed in each.
-func TestEveryStatusOnTheWay(t *testing.T) {
+// A batch has every status on its way to complete, and is paused and resumed in each.
+func TestEveryStatus(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	m := newStatusGate(t)
 	id := start(t, m.caller, "chain", ids("A", "B", "refused"))
 	during := []string{"pause", "cancel"}
 	pause := func(status string) {
@@ -143,9 +140,8 @@ func TestEveryStatusOnTheWay(t *testing.T) {
 	m.refuses(t, id, "complete", "post_processing", "failed_items", "failed_and_unsuccessful_sources_items")
 }
 
-// A batch can be cancelled wherever it has not ended, and then has written what
-// there is.
-func TestCancelFromEveryStatus(t *testing.T) {
+// A batch can be cancelled in every status before its end. Its output is still written.
+func TestCancelInEveryStatus(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[string]string{
 		"pending": "pre_processing", "pre_processing": "pre_processing_complete", "pre_processing_complete": "processing", "post_processing": "complete",
@@ -153,7 +149,7 @@ func TestCancelFromEveryStatus(t *testing.T) {
 		for _, isPaused := range []bool{false, true} {
 			t.Run(from+map[bool]string{true: ", paused"}[isPaused], func(t *testing.T) {
 				t.Parallel()
-				m := newMachine(t)
+				m := newStatusGate(t)
 				m.hold(t, from, to)
 				m.work(t)
 				id := start(t, m.caller, "chain", ids("A", "B", "refused"))
@@ -185,11 +181,11 @@ func TestCancelFromEveryStatus(t *testing.T) {
 	}
 }
 
-// A batch whose output cannot be written says so, and from there the output and
-// each group of items can be retried.
-func TestRetryWhereTheOutputFailed(t *testing.T) {
+// A batch whose output cannot be written has a notice. Then its output and each group of items
+// can be retried.
+func TestRetryAfterOutputFailed(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	m := newStatusGate(t)
 	m.hold(t, "post_processing", "complete")
 	m.work(t)
 	for name, want := range map[string]struct {
@@ -237,11 +233,10 @@ func TestRetryWhereTheOutputFailed(t *testing.T) {
 	}
 }
 
-// Of a batch whose output failed while it was cancelled, the output can be
-// written all the same: it ends as cancelled.
-func TestRetryWhereTheOutputOfTheCancelledFailed(t *testing.T) {
+// If the output of a cancelled batch failed, a retry writes it, and the batch ends as cancelled.
+func TestRetryAfterOutputOfCancelledFailed(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	m := newStatusGate(t)
 	m.hold(t, "processing", "post_processing")
 	m.hold(t, "post_processing", "cancelled")
 	m.work(t)

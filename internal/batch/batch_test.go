@@ -76,7 +76,7 @@ func start(tb testing.TB, c *apitest.Caller, alias string, body any) string {
 // follow polls a batch until it ends, and checks the sum of its counts.
 func follow(tb testing.TB, c *apitest.Caller, id string) record {
 	tb.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(waitMax); ; {
 		var r record
 		c.Get(tb, "/v1/execution-batches/"+id).Expect(http.StatusOK).Decode(&r)
 		s := r.State.Summary

@@ -18,7 +18,7 @@ import (
 
 // waitMax is how long tests wait for an event. tick is how often they check for it.
 const (
-	waitMax = 30 * time.Second
+	waitMax = 2 * time.Minute
 	tick    = 20 * time.Millisecond
 )
 

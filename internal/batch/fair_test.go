@@ -22,7 +22,7 @@ func TestFairScheduling(t *testing.T) {
 	large, small := s.Tenant(t).As(t, identity.RoleAdmin), s.Tenant(t).As(t, identity.RoleAdmin)
 	publish(t, large, affordability)
 	publish(t, small, affordability)
-	const batches, items = 4, 16_000
+	const batches, items = 4, 8_000
 	var file strings.Builder
 	file.WriteString("borrowerId,income,debt\n")
 	for i := range items {

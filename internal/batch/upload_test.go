@@ -197,7 +197,7 @@ func TestLongFilesDelayNoSmallBatch(t *testing.T) {
 	for i := range batches {
 		c := s.Tenant(t).As(t, identity.RoleAdmin)
 		publish(t, c, affordability)
-		f := newLongTable(uploadedBytes(t)/2, noteBytes)
+		f := newLongTable(uploadedBytes(t)/4, noteBytes)
 		rows = f.rows
 		address, name := announce(t, c)
 		putAll(t, address, f)

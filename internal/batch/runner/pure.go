@@ -26,6 +26,9 @@ import (
 // are in memory several times: as values, as texts and as a statement.
 const recordBytesMax = 4 << 20
 
+// recordingMax bounds how many chunks are recorded concurrently.
+const recordingMax = 4
+
 // chunk is a chunk of items that run in memory or are cancelled.
 type chunk struct {
 	key      batch.Key
@@ -63,7 +66,7 @@ func (r *Runner) runPureChunk(ctx context.Context, key batch.Key, first int32, p
 	if err != nil {
 		return execution.Held, err
 	}
-	release = sync.OnceFunc(release)
+	release = sync.OnceFunc(release) // it is called before the chunk is recorded
 	defer release()
 	c, exists, err := r.getChunk(ctx, key, first)
 	if err != nil || !exists || !c.row.MayBegin {
@@ -77,7 +80,13 @@ func (r *Runner) runPureChunk(ctx context.Context, key batch.Key, first int32, p
 	if err != nil {
 		return execution.Held, err
 	}
-	release() // recording waits for the database, while other chunks compute
+	// Recording waits for the database, so other chunks compute meanwhile. The limit bounds the
+	// memory of results that wait.
+	if err := r.recording.Acquire(ctx, 1); err != nil {
+		return execution.Held, err
+	}
+	defer r.recording.Release(1)
+	release()
 	if len(items) < len(c.row.Inputs) {
 		isSplit, err := r.splitChunk(ctx, c, len(items))
 		if err != nil || !isSplit {

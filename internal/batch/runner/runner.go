@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"tranche/internal/batch"
 	"tranche/internal/catalog"
@@ -62,17 +63,19 @@ type Config struct {
 // Runner runs items of batches.
 type Runner struct {
 	Config
-	q        *queries.Queries
-	writers  writers
-	slots    *limit.Fair // of items with effects
-	columns  columnCache
-	circuits circuits
-	leases   leases
+	q       *queries.Queries
+	writers writers
+	slots   *limit.Fair // of items with effects
+	// recording bounds the chunks that are recorded concurrently.
+	recording *semaphore.Weighted
+	columns   columnCache
+	circuits  circuits
+	leases    leases
 }
 
 // New returns a Runner.
 func New(c Config) *Runner {
-	r := &Runner{Config: c, q: queries.New(), slots: limit.NewFair(slotsMax, slotsHeldPerFree)}
+	r := &Runner{Config: c, q: queries.New(), slots: limit.NewFair(slotsMax, slotsHeldPerFree), recording: semaphore.NewWeighted(recordingMax)}
 	r.writers = r.newWriters()
 	return r
 }

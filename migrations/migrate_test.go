@@ -63,7 +63,7 @@ func TestBehindAfterAnInterruptedMigration(t *testing.T) {
 
 // A program that has a migration without one before it, which was written meanwhile,
 // leaves the database to the next.
-func TestUpAppliesWhatWasPassedOver(t *testing.T) {
+func TestUpAppliesSkippedMigrations(t *testing.T) {
 	t.Parallel()
 	newest, _, err := migrations.Versions()
 	require.NoError(t, err)
@@ -89,9 +89,9 @@ func TestUpAppliesWhatWasPassedOver(t *testing.T) {
 	}
 }
 
-// TestUpBesideAnOlderProcess has a transaction of an older process lock tables in
+// TestUpWithAnOlderProcessRunning has a transaction of an older process lock tables in
 // the other order than a migration: the migration gives way and begins anew.
-func TestUpBesideAnOlderProcess(t *testing.T) {
+func TestUpWithAnOlderProcessRunning(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.OpenPool(t, pgtest.EmptyURL(t))
 	require.NoError(t, migrations.Up(t.Context(), pool))

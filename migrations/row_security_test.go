@@ -115,7 +115,7 @@ func leastRow(t *testing.T, db *pgxpool.Pool, table string, tenant uuid.UUID) st
 // The policies hold, table by table: with one tenant set another's rows are not
 // seen, changed, removed or written, without one nothing is, and the system sees
 // all.
-func TestRowsAreOfTheirTenant(t *testing.T) {
+func TestRowsAreVisibleToTheirTenantOnly(t *testing.T) {
 	t.Parallel()
 	names := tables(t, pgtest.Pool(t), `c.relrowsecurity AND EXISTS (
 		SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id')`)

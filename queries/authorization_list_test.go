@@ -16,7 +16,7 @@ import (
 
 // A page of a list reads about as many authorizations as it shows, whatever its
 // order and however few of all are the caller's tenant's.
-func TestAuthorizationListsReadWhatTheyShow(t *testing.T) {
+func TestAuthorizationListsReadOnlyTheirPage(t *testing.T) {
 	t.Parallel()
 	const rows, page = 20_000, 10
 	url := pgtest.URL(t)
@@ -38,8 +38,7 @@ func TestAuthorizationListsReadWhatTheyShow(t *testing.T) {
 			require.LessOrEqual(t, read, 5*page)
 		}
 	}
-	var kept int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_prepared_statements WHERE statement ~ '^-- name: AuthorizationList'`).Scan(&kept))
+	kept := pgtest.Value[int](t, pool, `SELECT count(*) FROM pg_prepared_statements WHERE statement ~ '^-- name: AuthorizationList'`)
 	require.Zero(t, kept)
 	for _, key := range []string{"key-3", "none"} {
 		require.LessOrEqual(t, authorizationsRead(t, pool, large, func(ctx context.Context, db queries.DBTX) (int, error) {
@@ -75,8 +74,7 @@ func authorizationsRead(t *testing.T, pool *pgxpool.Pool, tenant uuid.UUID, list
 	const counted = `SELECT sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))
 		FROM pg_class c WHERE c.relname ~ '^authorizations'`
 	require.NoError(t, pgx.BeginFunc(postgres.WithTenant(t.Context(), tenant), pool, func(tx pgx.Tx) error {
-		var before int
-		require.NoError(t, tx.QueryRow(t.Context(), counted).Scan(&before))
+		before := pgtest.Value[int](t, tx, counted)
 		_, err := list(t.Context(), queries.CustomPlan(tx))
 		require.NoError(t, err)
 		require.NoError(t, tx.QueryRow(t.Context(), counted).Scan(&read))

@@ -16,7 +16,7 @@ import (
 // A page of a batch's items reads no payloads of the pages before, and the few items
 // of a status are found without looking through the others, with the planner's
 // statistics and without.
-func TestBatchItemListsReadWhatTheyShow(t *testing.T) {
+func TestBatchItemListsReadOnlyTheirPage(t *testing.T) {
 	t.Parallel()
 	const items, failed, page = 5000, 10, 20
 	url := pgtest.URL(t)
@@ -36,8 +36,7 @@ func TestBatchItemListsReadWhatTheyShow(t *testing.T) {
 			const counted = `SELECT sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))
 				FROM pg_class c WHERE c.relname ~ $1`
 			require.NoError(t, pgx.BeginFunc(postgres.WithTenant(t.Context(), tenant), pool, func(tx pgx.Tx) error {
-				var before int
-				require.NoError(t, tx.QueryRow(t.Context(), counted, tables).Scan(&before))
+				before := pgtest.Value[int](t, tx, counted, tables)
 				require.NoError(t, list(t.Context(), tx))
 				require.NoError(t, tx.QueryRow(t.Context(), counted, tables).Scan(&read))
 				read -= before

@@ -15,7 +15,7 @@ import (
 
 // What moves a batch or begins and ends items of it does so in the statuses that it is
 // for, whoever paused, cancelled or went on with the batch since it was last read.
-func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
+func TestBatchStatementsCheckTheStatus(t *testing.T) {
 	t.Parallel()
 	tx, q := pgtest.Tx(t), queries.New()
 	tenantID := pgtest.Tenant(t, tx).ID
@@ -30,11 +30,7 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rows)
-	_, err = tx.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at, batch_id, item_index)
-		VALUES ($1, $2, $2, 'a', 1, 'tester', 'pending', now(), $3, 0)`, item, tenantID, id)
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `INSERT INTO execution_payloads (execution_id, tenant_id, input) VALUES ($1, $2, '{}')`, item, tenantID)
-	require.NoError(t, err)
+	pgtest.Execution(t, tx, tenantID, func(row *pgtest.ExecutionRow) { row.ID, row.BatchID, row.ItemIndex = item, &id, new(int32(0)) })
 
 	all := []string{
 		"pending", "pre_processing", "pre_processing_complete", "pre_processing_failed", "processing",
@@ -122,9 +118,8 @@ func TestBatchStatementsKeepToTheirStatuses(t *testing.T) {
 			for _, isCancelled := range []bool{false, true} {
 				savepoint, err := tx.Begin(t.Context())
 				require.NoError(t, err)
-				_, err = savepoint.Exec(t.Context(), `UPDATE execution_batches SET status = $2, paused_from = CASE $2 WHEN 'paused' THEN 'processing' END,
+				pgtest.Exec(t, savepoint, `UPDATE execution_batches SET status = $2, paused_from = CASE $2 WHEN 'paused' THEN 'processing' END,
 					cancel_requested_at = CASE WHEN $3 THEN $4::timestamptz END, draft_package_id = $5, retry_mode = 'failed_items', retry_from = 0 WHERE id = $1`, id, status, isCancelled, past, draft)
-				require.NoError(t, err)
 				row := func() (text string) {
 					require.NoError(t, savepoint.QueryRow(t.Context(), `SELECT concat(b, e) FROM execution_batches b JOIN executions e ON e.batch_id = b.id WHERE b.id = $1`, id).Scan(&text))
 					return text

@@ -14,7 +14,7 @@ import (
 
 // Who looks for what dead processes held reads what runs, and neither what has
 // ended nor what has not begun, with the planner's statistics and without.
-func TestExecutionListAbandonedReadsWhatRuns(t *testing.T) {
+func TestExecutionListAbandonedReadsRunningRowsOnly(t *testing.T) {
 	t.Parallel()
 	const ended, runs = 3000, 10
 	url := pgtest.URL(t)

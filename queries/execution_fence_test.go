@@ -12,21 +12,18 @@ import (
 	"tranche/queries"
 )
 
-// What the holder of a lease writes it writes as long as it has it: every statement
-// changes the execution under its lease and nothing of it under one that was lost.
-func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
+// Every statement of a lease holder changes the execution under the current lease and
+// changes nothing under a lost one.
+func TestWritesNeedTheLease(t *testing.T) {
 	t.Parallel()
 	tx, q := pgtest.Tx(t), queries.New()
 	tenantID, id, batchID := pgtest.NewID(t), pgtest.NewID(t), pgtest.NewID(t)
 	held, lost, now := uuid.New(), uuid.New(), time.Now()
-	for _, sql := range []string{
-		`INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at, batch_id, item_index, started_at, lease_token, lease_process_id)
-			VALUES ($2, $1, $1, 'a', 1, 'tester', 'running', now(), $3, 0, now(), $4, $4)`,
-		`INSERT INTO execution_payloads (execution_id, tenant_id, input, state) SELECT $2, $1, '{}', '{"n":1}' WHERE $3::uuid <> $4::uuid`,
-	} {
-		_, err := tx.Exec(t.Context(), sql, tenantID, id, batchID, held)
-		require.NoError(t, err)
-	}
+	pgtest.Execution(t, tx, tenantID, func(row *pgtest.ExecutionRow) {
+		row.ID, row.BatchID, row.ItemIndex = id, &batchID, new(int32(0))
+		row.Status, row.StartedAt, row.State = "running", &now, `{"n":1}`
+		row.LeaseToken, row.LeaseInstanceID = &held, &held
+	})
 	row := func(db pgx.Tx) (text string) {
 		require.NoError(t, db.QueryRow(t.Context(), `SELECT concat(e, p) FROM executions e JOIN execution_payloads p ON p.execution_id = e.id WHERE e.id = $1`, id).Scan(&text))
 		return text
@@ -100,14 +97,12 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 	}
 }
 
-// A lease is given on what has not ended and nobody living holds, and leaves the
-// times at which it began and is to end.
-func TestWhatCanBeLeased(t *testing.T) {
+// An open execution can be leased if no live process has leased it. Its start and its
+// deadline do not change.
+func TestExecutionLeaseByStatusAndHolder(t *testing.T) {
 	t.Parallel()
 	tx, q := pgtest.Tx(t), queries.New()
-	tenantID, alive, dead := pgtest.NewID(t), uuid.New(), uuid.New()
-	_, err := tx.Exec(t.Context(), `INSERT INTO processes (id, role, heartbeat_at) VALUES ($1, 'all', now()), ($2, 'all', now() - interval '21 seconds')`, alive, dead)
-	require.NoError(t, err)
+	tenantID, alive, dead := pgtest.NewID(t), pgtest.Instance(t, tx, 0), pgtest.Instance(t, tx, 21*time.Second)
 	began, until := time.Now().Add(-time.Minute).Truncate(time.Microsecond), time.Now().Add(time.Minute).Truncate(time.Microsecond)
 	for _, tc := range []struct {
 		status string
@@ -123,12 +118,9 @@ func TestWhatCanBeLeased(t *testing.T) {
 		{"cancelled", nil, false},
 		{"timeout", nil, false},
 	} {
-		id := pgtest.NewID(t)
-		_, err := tx.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at, started_at, deadline_at, lease_token, lease_process_id)
-			VALUES ($1, $2, $2, 'a', 1, 'tester', $3, now(), $4, $5, $6, $6)`, id, tenantID, tc.status, began, until, tc.holder)
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), `INSERT INTO execution_payloads (execution_id, tenant_id, input) VALUES ($1, $2, '{}')`, id, tenantID)
-		require.NoError(t, err)
+		id := pgtest.Execution(t, tx, tenantID, func(row *pgtest.ExecutionRow) {
+			row.Status, row.StartedAt, row.DeadlineAt, row.LeaseToken, row.LeaseInstanceID = tc.status, &began, &until, tc.holder, tc.holder
+		}).ID
 		leased, err := q.ExecutionLease(t.Context(), tx, queries.ExecutionLeaseParams{
 			TenantID: tenantID, ID: id, LeaseToken: uuid.New(), LeaseProcessID: alive, Now: time.Now(), DeadlineAt: time.Now().Add(time.Hour), DeadAfterSeconds: 20,
 		})
@@ -137,8 +129,7 @@ func TestWhatCanBeLeased(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, tc.status)
-		var startedAt time.Time
-		require.NoError(t, tx.QueryRow(t.Context(), `SELECT started_at FROM executions WHERE id = $1`, id).Scan(&startedAt))
+		startedAt := pgtest.Value[time.Time](t, tx, `SELECT started_at FROM executions WHERE id = $1`, id)
 		require.True(t, began.Equal(startedAt) && until.Equal(*leased.DeadlineAt), "%s: %s, %s", tc.status, startedAt, leased.DeadlineAt)
 	}
 }

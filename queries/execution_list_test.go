@@ -16,7 +16,7 @@ import (
 
 // However far is counted, a list has the same page: whether it is found among all
 // that match or by reading in the list's order.
-func TestExecutionListHasOnePageHoweverFarIsCounted(t *testing.T) {
+func TestExecutionListPageIgnoresCountMax(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	tenantID := generateExecutions(t, pool, 3000)
@@ -55,7 +55,7 @@ func TestExecutionListHasOnePageHoweverFarIsCounted(t *testing.T) {
 
 // A page among many executions that were written a moment ago, of which the
 // planner has no statistics, is read without reading all of them.
-func TestExecutionListReadsAPageOfWhatIsNotAnalyzed(t *testing.T) {
+func TestExecutionListPageWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	tenantID := pgtest.Tenant(t, pool).ID
@@ -96,8 +96,7 @@ func blocksRead(t *testing.T, pool *pgxpool.Pool, statement *queries.Statement) 
 	t.Helper()
 	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		settings, args := statement.Settings()
-		_, err := tx.Exec(t.Context(), settings, args...)
-		require.NoError(t, err)
+		pgtest.Exec(t, tx, settings, args...)
 		var plans []struct {
 			Plan struct {
 				Rows float64 `json:"Actual Rows"`

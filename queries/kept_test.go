@@ -25,9 +25,7 @@ func TestWorkflowIsReferenced(t *testing.T) {
 	for _, status := range []string{"pending", "running", "completed", "failed", "cancelled", "timeout"} {
 		workflowID := pgtest.PublishedWorkflow(t, tx, tenantID).ID
 		require.False(t, isReferenced(workflowID))
-		_, err := tx.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at)
-			VALUES ($1, $2, $3, 'a', 1, 'tester', $4, now())`, pgtest.NewID(t), tenantID, workflowID, status)
-		require.NoError(t, err)
+		pgtest.Execution(t, tx, tenantID, func(row *pgtest.ExecutionRow) { row.WorkflowID, row.Status = workflowID, status })
 		require.True(t, isReferenced(workflowID), status)
 	}
 	workflowID := pgtest.PublishedWorkflow(t, tx, tenantID).ID
@@ -39,16 +37,13 @@ func TestWorkflowIsReferenced(t *testing.T) {
 	require.True(t, isReferenced(workflowID), "a batch")
 }
 
-// A signal is kept while its execution goes on, however long ago it came.
-func TestSignalsOfWhatGoesOnAreKept(t *testing.T) {
+// The age of a signal does not matter while its execution has not ended.
+func TestSignalsOfOpenExecutionsAreKept(t *testing.T) {
 	t.Parallel()
 	tx, q := pgtest.Tx(t), queries.New()
 	tenantID := pgtest.Tenant(t, tx).ID
 	for _, status := range []string{"pending", "running", "completed", "failed", "cancelled", "timeout"} {
-		id := pgtest.NewID(t)
-		_, err := tx.Exec(t.Context(), `INSERT INTO executions (id, tenant_id, workflow_id, workflow_alias, workflow_version, principal_id, status, created_at)
-			VALUES ($1, $2, $2, 'a', 1, 'tester', $3, now())`, id, tenantID, status)
-		require.NoError(t, err)
+		id := pgtest.Execution(t, tx, tenantID, func(row *pgtest.ExecutionRow) { row.Status = status }).ID
 		rows, err := q.ExecutionSignalInsert(t.Context(), tx, queries.ExecutionSignalInsertParams{
 			TenantID: tenantID, ExecutionID: id, Attempt: 1, TaskPath: status, Payload: []byte("{}"),
 		})
@@ -74,9 +69,8 @@ func TestDeletedItemsAreNotCounted(t *testing.T) {
 	})
 	require.NoError(t, err)
 	const counters = `ARRAY[items_read, items_total, items_failed, validated_items, fed_until, chunks_fed_until, cardinality(input_columns)]`
-	_, err = tx.Exec(t.Context(), `UPDATE execution_batches SET items_read = 9, items_total = 9, items_failed = 4, validated_items = 5,
+	pgtest.Exec(t, tx, `UPDATE execution_batches SET items_read = 9, items_total = 9, items_failed = 4, validated_items = 5,
 		fed_until = 9, chunks_fed_until = 9, input_columns = '{a}' WHERE id = $1`, id)
-	require.NoError(t, err)
 	require.NoError(t, q.BatchItemsDelete(t.Context(), tx, queries.BatchItemsDeleteParams{TenantID: tenantID, BatchID: id}))
 	var counted []int
 	require.NoError(t, tx.QueryRow(t.Context(), `SELECT `+counters+` FROM execution_batches WHERE id = $1`, id).Scan(&counted))

@@ -12,7 +12,7 @@ import (
 )
 
 // The figures of batches are read from those that are open, however many have ended.
-func TestBatchFiguresReadWhatIsOpen(t *testing.T) {
+func TestMetricsListBatchesReadsOpenRowsOnly(t *testing.T) {
 	t.Parallel()
 	const ended, open = 3000, 5
 	url := pgtest.URL(t)

@@ -17,6 +17,7 @@ import (
 	"tranche/internal/consent"
 	"tranche/internal/fault"
 	"tranche/internal/message"
+	"tranche/internal/pgtest"
 	"tranche/internal/secret"
 )
 
@@ -63,8 +64,7 @@ func (o *office) hold(t *testing.T, id uuid.UUID) pgx.Tx {
 	t.Helper()
 	tx, err := o.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM authorizations WHERE id = $1 FOR UPDATE`, id)
-	require.NoError(t, err)
+	pgtest.Exec(t, tx, `SELECT FROM authorizations WHERE id = $1 FOR UPDATE`, id)
 	return tx
 }
 
@@ -80,7 +80,7 @@ func (o *office) awaitAttempt(t *testing.T, otpID uuid.UUID) {
 
 // An attempt that was counted is in the evidence, also where its process ends
 // before it has said what came of it.
-func TestAttemptThatBreaksOff(t *testing.T) {
+func TestAttemptCountsBeforeItCompares(t *testing.T) {
 	t.Parallel()
 	for name, present := range map[string]func(code string) string{
 		"wrong": wrong,
@@ -110,7 +110,7 @@ func TestAttemptThatBreaksOff(t *testing.T) {
 }
 
 // A code that ends between its comparison and its use does not sign.
-func TestCodeThatEndsDuringItsAttempt(t *testing.T) {
+func TestCodeClosedDuringItsAttempt(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		end string
@@ -131,8 +131,7 @@ func TestCodeThatEndsDuringItsAttempt(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- o.Attempt(t.Context(), o.tenantID, id, otpID, o.actor, code) }()
 			o.awaitAttempt(t, otpID)
-			_, err := tx.Exec(t.Context(), tc.end, id)
-			require.NoError(t, err)
+			pgtest.Exec(t, tx, tc.end, id)
 			require.NoError(t, tx.Commit(t.Context()))
 			require.ErrorIs(t, <-ended, tc.err)
 			require.NotContains(t, o.kinds(t, id), consent.KindSigned)
@@ -147,36 +146,33 @@ func TestCodesAreBound(t *testing.T) {
 	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	first, old := o.code(t, id)
-	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET created_at = created_at - interval '61 seconds'`)
-	require.NoError(t, err)
+	pgtest.AgeOneTimePasswords(t, o.pool, o.tenantID, 61*time.Second)
 	second, code := o.code(t, id)
 
 	foreign := o.Config
+	var err error
 	foreign.Keys, err = secret.ParseKeys(secret.GenerateKey())
 	require.NoError(t, err)
 	require.ErrorIs(t, consent.New(foreign).Attempt(t.Context(), o.tenantID, id, second, o.actor, code), fault.Invalid)
 
-	_, err = o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET code_hash = (SELECT code_hash FROM one_time_passwords WHERE id = $1)`, first)
-	require.NoError(t, err)
+	pgtest.Exec(t, o.pool, `UPDATE one_time_passwords SET code_hash = (SELECT code_hash FROM one_time_passwords WHERE id = $1)`, first)
 	require.ErrorIs(t, o.Attempt(t.Context(), o.tenantID, id, second, o.actor, old), fault.Invalid)
 }
 
 // What is refused before it is compared leaves no trace in the chain: nobody
 // can make it grow by trying.
-func TestRefusedAttemptsAreNoEvidence(t *testing.T) {
+func TestAttemptAtClosedCodeIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	o := open(t, secret.GenerateKey())
 	id := o.create(t)
 	otpID, code := o.code(t, id)
-	_, err := o.pool.Exec(t.Context(), `UPDATE one_time_passwords SET expires_at = now()`)
-	require.NoError(t, err)
+	pgtest.Exec(t, o.pool, `UPDATE one_time_passwords SET expires_at = now()`)
 	before := o.kinds(t, id)
 	for range 3 {
 		require.ErrorIs(t, o.Attempt(t.Context(), o.tenantID, id, otpID, o.actor, code), fault.Invalid)
 	}
 	require.Equal(t, before, o.kinds(t, id))
-	var attempts int
-	require.NoError(t, o.pool.QueryRow(t.Context(), `SELECT attempts FROM one_time_passwords`).Scan(&attempts))
+	attempts := pgtest.Value[int](t, o.pool, `SELECT attempts FROM one_time_passwords`)
 	require.Zero(t, attempts, "what is closed does not count")
 }
 

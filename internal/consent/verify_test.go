@@ -165,9 +165,9 @@ func TestVerifyNamesTheFirstBrokenRecord(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesWhatTheAuthorizationsContradict changes what workflows go by
+// TestVerifyFindsChangedAuthorizations changes what workflows go by
 // and leaves the chain alone.
-func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
+func TestVerifyFindsChangedAuthorizations(t *testing.T) {
 	t.Parallel()
 	const changed, untouched, created, signed, withdrawn = 2, 3, 4, 8, 9
 	for name, c := range map[string]struct {
@@ -209,7 +209,7 @@ func TestVerifyNamesWhatTheAuthorizationsContradict(t *testing.T) {
 }
 
 // Evidence says of itself that a record of it was changed.
-func TestEvidenceTellsThatItWasChanged(t *testing.T) {
+func TestEvidenceReportsChangedRecords(t *testing.T) {
 	t.Parallel()
 	o := open(t, secret.GenerateKey())
 	id := o.create(t)
@@ -294,8 +294,7 @@ func TestFind(t *testing.T) {
 	id := o.create(t)
 	require.False(t, ask(q), "not signed")
 	exec := func(sql string) {
-		_, err := o.pool.Exec(t.Context(), sql, id)
-		require.NoError(t, err)
+		pgtest.Exec(t, o.pool, sql, id)
 	}
 	exec(`UPDATE authorizations SET authorized_at = now() WHERE id = $1`)
 	require.True(t, ask(q))

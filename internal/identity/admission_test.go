@@ -197,7 +197,7 @@ func TestAdmitInAnyWindow(t *testing.T) {
 	})
 }
 
-func TestAdmitSaysWhatIsLeft(t *testing.T) {
+func TestAdmitReturnsTheAllowance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.setLimits(t, identity.Limit{Category: identity.LimitBatch, PerMinute: 2})
@@ -227,7 +227,7 @@ func TestAdmitSaysWhatIsLeft(t *testing.T) {
 }
 
 // An unlimited tenant costs nothing, and changes of limits reach every replica.
-func TestLimitsAreTakenUp(t *testing.T) {
+func TestChangedLimitsApply(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: identity.Unlimited})
@@ -237,8 +237,7 @@ func TestLimitsAreTakenUp(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, identity.Allowance{Limit: identity.Limit{Category: identity.LimitSingle}}, allowance)
 	}
-	var rows int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_limits`).Scan(&rows))
+	rows := pgtest.Count(t, b.pool, "rate_limits", "")
 	require.Zero(t, rows)
 
 	_, err := b.service.Admit(t.Context(), b.principal(), identity.LimitBatch)
@@ -256,7 +255,7 @@ func TestLimitsAreTakenUp(t *testing.T) {
 
 // Of the limits those are read again that were set lately, or the reading would
 // take as long as there are tenants.
-func TestLimitsOfLongAgoAreReadOnce(t *testing.T) {
+func TestOldLimitsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.setLimits(t, identity.Limit{Category: identity.LimitSingle, PerMinute: 7}, identity.Limit{Category: identity.LimitBatch, PerMinute: 8})
@@ -268,8 +267,7 @@ func TestLimitsOfLongAgoAreReadOnce(t *testing.T) {
 	replica := b.replica(t)
 	b.now = b.now.Add(5 * time.Second)
 	require.Equal(t, 7, limit(replica, identity.LimitSingle))
-	_, err := b.pool.Exec(t.Context(), `UPDATE tenant_limits SET per_minute = 9; UPDATE tenant_limits SET set_at = now() - interval '1 hour'`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE tenant_limits SET per_minute = 9; UPDATE tenant_limits SET set_at = now() - interval '1 hour'`)
 	b.now = b.now.Add(5 * time.Second)
 	require.Equal(t, 7, limit(replica, identity.LimitSingle))
 	require.Equal(t, 9, limit(b.replica(t), identity.LimitSingle))
@@ -277,9 +275,8 @@ func TestLimitsOfLongAgoAreReadOnce(t *testing.T) {
 	b.now = b.now.Add(5 * time.Second)
 	require.Equal(t, 10, limit(replica, identity.LimitSingle))
 	require.Equal(t, 8, limit(replica, identity.LimitBatch), "what was known before stays")
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO tenant_limits SELECT tenant_id, category, 11 FROM tenant_limits
+	pgtest.Exec(t, b.pool, `INSERT INTO tenant_limits SELECT tenant_id, category, 11 FROM tenant_limits
 		ON CONFLICT (tenant_id, category) DO UPDATE SET per_minute = excluded.per_minute`)
-	require.NoError(t, err)
 	b.now = b.now.Add(5 * time.Second)
 	require.Equal(t, 11, limit(replica, identity.LimitBatch), "as the version before sets it")
 }
@@ -297,23 +294,21 @@ func TestCountersAreSwept(t *testing.T) {
 	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitSingle)
 	require.NoError(t, err)
 	for _, table := range []string{"rate_limits", "rate_limit_hits"} {
-		var categories string
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(category, ',' ORDER BY category) FROM `+table).Scan(&categories))
+		categories := pgtest.Text(t, b.pool, `SELECT string_agg(category, ',' ORDER BY category) FROM `+table)
 		require.Equal(t, "polling,single", categories, "what counts still stays")
 	}
 }
 
 // However many counters nobody uses any more, and whoever holds one: who asks for
 // the limits does not wait until all of them are forgotten.
-func TestCountersAreSweptByParts(t *testing.T) {
+func TestCountersAreSweptInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const counters, hitsEach = 30, 1000
-	_, err := b.pool.Exec(t.Context(), `WITH counter AS (
+	pgtest.Exec(t, b.pool, `WITH counter AS (
 			INSERT INTO rate_limits (subject, category, next, last_at)
 			SELECT gen_random_uuid(), 'single', $2 + 1, now() - interval '3 minutes' FROM generate_series(1, $1) RETURNING subject, category, last_at
 		) INSERT INTO rate_limit_hits SELECT subject, category, n, last_at FROM counter, generate_series(1, $2) n`, counters, hitsEach)
-	require.NoError(t, err)
 	hits := func() (n int) {
 		b.now = b.now.Add(5 * time.Second)
 		_, err := b.service.Admit(t.Context(), identity.Principal{TenantID: b.tenant.ID}, identity.LimitBatch)
@@ -323,8 +318,7 @@ func TestCountersAreSweptByParts(t *testing.T) {
 	}
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM rate_limits ORDER BY subject LIMIT 1 FOR UPDATE`)
-	require.NoError(t, err)
+	pgtest.Exec(t, tx, `SELECT FROM rate_limits ORDER BY subject LIMIT 1 FOR UPDATE`)
 	b.now = b.now.Add(time.Minute)
 	require.Equal(t, 20_000, hits())
 	require.Equal(t, 10_000, hits())
@@ -332,8 +326,7 @@ func TestCountersAreSweptByParts(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	b.now = b.now.Add(time.Minute)
 	require.Zero(t, hits())
-	var left int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_limits WHERE category = 'single'`).Scan(&left))
+	left := pgtest.Count(t, b.pool, "rate_limits", "category = 'single'")
 	require.Zero(t, left)
 }
 
@@ -370,7 +363,7 @@ func TestTokenEndpointIsLimited(t *testing.T) {
 }
 
 // Of many wrong secrets at once at most ten are told that they are wrong.
-func TestFailuresAtOnceAreLimited(t *testing.T) {
+func TestConcurrentFailuresAreLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var mu sync.Mutex

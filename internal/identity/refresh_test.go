@@ -12,6 +12,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/pgtest"
 	"tranche/internal/secret"
 )
 
@@ -23,8 +24,7 @@ func (b *bundle) agedTokens(t *testing.T, by time.Duration) {
 		if table == "refresh_tokens" {
 			statement += `, used_at = used_at - $1::interval`
 		}
-		_, err := b.pool.Exec(t.Context(), statement, by)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, statement, by)
 	}
 }
 
@@ -52,14 +52,13 @@ func TestRefresh(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, []string{first.RefreshToken, second.RefreshToken}, third.RefreshToken)
 
-	var kept string
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT string_agg(encode(token_hash, 'escape'), ' ') FROM refresh_tokens`).Scan(&kept))
+	kept := pgtest.Text(t, b.pool, `SELECT string_agg(encode(token_hash, 'escape'), ' ') FROM refresh_tokens`)
 	require.NotContains(t, kept, strings.TrimPrefix(third.RefreshToken, "tranche_refresh_"))
 }
 
 // A lost answer can be asked for again for 60 s; after that a used token means
 // that two hold it, and everything of the login ends.
-func TestRefreshAgain(t *testing.T) {
+func TestUsedTokenReturnsTheSameSuccessor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	login := b.token(t)
@@ -133,8 +132,7 @@ func TestRefreshRace(t *testing.T) {
 	for _, successor := range successors {
 		require.Equal(t, successors[0], successor)
 	}
-	var count int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM refresh_tokens`).Scan(&count))
+	count := pgtest.Count(t, b.pool, "refresh_tokens", "")
 	require.Equal(t, 2, count)
 	_, err := b.refresh(t, successors[0])
 	require.NoError(t, err)
@@ -154,12 +152,10 @@ func TestRefreshRefuses(t *testing.T) {
 		`UPDATE tenants SET revoked_at = now()`,
 		`UPDATE refresh_token_families SET revoked_at = now()`,
 	} {
-		_, err := b.pool.Exec(t.Context(), revoke)
-		require.NoError(t, err)
-		_, err = b.refresh(t, login.RefreshToken)
+		pgtest.Exec(t, b.pool, revoke)
+		_, err := b.refresh(t, login.RefreshToken)
 		require.ErrorIs(t, err, fault.Unauthorized, revoke)
-		_, err = b.pool.Exec(t.Context(), strings.Replace(revoke, "now()", "NULL", 1))
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, strings.Replace(revoke, "now()", "NULL", 1))
 	}
 	token, err := b.refresh(t, login.RefreshToken)
 	require.NoError(t, err)
@@ -186,7 +182,7 @@ func TestRefreshesAreLimited(t *testing.T) {
 	require.ErrorIs(t, err, fault.RateLimited)
 }
 
-func TestRefreshTokensEnd(t *testing.T) {
+func TestRefreshTokensExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	unused := b.token(t).RefreshToken
@@ -206,8 +202,7 @@ func TestRefreshTokensEnd(t *testing.T) {
 
 	b.agedTokens(t, 3*24*time.Hour)
 	b.token(t)
-	var families int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM refresh_token_families`).Scan(&families))
+	families := pgtest.Count(t, b.pool, "refresh_token_families", "")
 	require.Equal(t, 1, families, "a login sweeps what ended")
 }
 
@@ -219,8 +214,7 @@ func TestRefreshUnderANewMasterKey(t *testing.T) {
 	start := func(keys string) *identity.Service {
 		master, err := secret.ParseKeys(keys)
 		require.NoError(t, err)
-		_, err = b.pool.Exec(t.Context(), `DELETE FROM signing_keys`)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, `DELETE FROM signing_keys`)
 		service, err := identity.New(t.Context(), b.pool, identity.Config{Issuer: issuer, Keys: master, Clock: func() time.Time { return b.now }})
 		require.NoError(t, err)
 		return service

@@ -12,6 +12,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/pgtest"
 )
 
 func (b *bundle) inTx(t *testing.T, work func(pgx.Tx) error) {
@@ -73,11 +74,10 @@ func TestRevocationsAreRemembered(t *testing.T) {
 	b.now = time.Now() // the database's clock says when somebody was revoked
 	token := b.token(t).AccessToken
 	for _, revokedAt := range []string{"now()", "now() - interval '1 hour'"} {
-		_, err := b.pool.Exec(t.Context(), `UPDATE clients SET revoked_at = `+revokedAt)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, `UPDATE clients SET revoked_at = `+revokedAt)
 		for range 2 {
 			b.now = b.now.Add(5 * time.Second)
-			_, err = b.service.Verify(t.Context(), token)
+			_, err := b.service.Verify(t.Context(), token)
 			require.ErrorIs(t, err, fault.Unauthorized)
 		}
 	}
@@ -90,15 +90,14 @@ func TestRevocationThatCommitsLate(t *testing.T) {
 	token := b.token(t).AccessToken
 	_, err := b.service.Verify(t.Context(), token)
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `UPDATE clients SET revoked_at = now() - interval '4 minutes'`)
-	require.NoError(t, err)
+	pgtest.RevokeClients(t, b.pool, b.tenant.ID, 4*time.Minute)
 	b.now = b.now.Add(5 * time.Second)
 	_, err = b.service.Verify(t.Context(), token)
 	require.ErrorIs(t, err, fault.Unauthorized)
 }
 
 // A replica that cannot ask says so instead of trusting what it knew.
-func TestRevocationsCannotBeAsked(t *testing.T) {
+func TestStaleRevocationsRefuseTokens(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t).AccessToken
@@ -112,7 +111,7 @@ func TestRevocationsCannotBeAsked(t *testing.T) {
 }
 
 // Who meets a reading that began for others and fails has one of its own.
-func TestReadingOfOthersFails(t *testing.T) {
+func TestFailedReloadOfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t).AccessToken
@@ -121,8 +120,7 @@ func TestReadingOfOthersFails(t *testing.T) {
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), `LOCK TABLE tenant_limits`)
-	require.NoError(t, err)
+	pgtest.Exec(t, tx, `LOCK TABLE tenant_limits`)
 	b.now = b.now.Add(3 * time.Second)
 	_, err = b.service.Verify(t.Context(), token) // begins to read, and does not wait
 	require.NoError(t, err)
@@ -211,10 +209,9 @@ func keyOf(t *testing.T, token string) string {
 
 func (b *bundle) agedKeys(t *testing.T, by time.Duration) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `UPDATE signing_keys SET created_at = created_at - $1::interval, retired_at = retired_at - $1::interval`, by)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE signing_keys SET created_at = created_at - $1::interval, retired_at = retired_at - $1::interval`, by)
 	b.now = b.now.Add(5 * time.Second)
-	_, err = b.service.Admit(t.Context(), b.principal(), identity.LimitSingle) // whatever comes first loads the keys
+	_, err := b.service.Admit(t.Context(), b.principal(), identity.LimitSingle) // whatever comes first loads the keys
 	require.NoError(t, err)
 }
 
@@ -263,7 +260,7 @@ func TestRotateKey(t *testing.T) {
 
 // A process that nobody called for long neither publishes nor signs with what
 // the keys were then.
-func TestIdleProcessTakesUpKeys(t *testing.T) {
+func TestIdleProcessLoadsNewKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	idle := []*identity.Service{b.replica(t), b.replica(t), b.replica(t)}

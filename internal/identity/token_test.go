@@ -157,8 +157,7 @@ func TestSecretsAreKeptAsHashesOnly(t *testing.T) {
 	require.Regexp(t, `^tranche_refresh_[A-Za-z0-9_-]{43}$`, token.RefreshToken)
 
 	hash := sha256.Sum256([]byte(b.credentials.Secret))
-	var kept []byte
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT secret_hash FROM client_secrets`).Scan(&kept))
+	kept := pgtest.Value[[]byte](t, b.pool, `SELECT secret_hash FROM client_secrets`)
 	require.Equal(t, hash[:], kept)
 
 	hash = sha256.Sum256([]byte(token.RefreshToken))
@@ -198,12 +197,10 @@ func TestIssueTokenRefuses(t *testing.T) {
 		`UPDATE tenants SET revoked_at = now()`,
 	} {
 		b.token(t)
-		_, err := b.pool.Exec(t.Context(), revoke)
-		require.NoError(t, err)
-		_, err = b.service.IssueToken(t.Context(), id, b.credentials.Secret, address)
+		pgtest.Exec(t, b.pool, revoke)
+		_, err := b.service.IssueToken(t.Context(), id, b.credentials.Secret, address)
 		require.ErrorIs(t, err, fault.Unauthorized, revoke)
-		_, err = b.pool.Exec(t.Context(), strings.Replace(revoke, "now()", "NULL", 1))
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, strings.Replace(revoke, "now()", "NULL", 1))
 	}
 }
 
@@ -326,7 +323,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func TestVerifyKeepsTime(t *testing.T) {
+func TestVerifyChecksTheTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	issued := b.now
@@ -381,8 +378,7 @@ func TestReplicasShareKeys(t *testing.T) {
 		wait.Go(func() { services[i] = b.replica(t) })
 	}
 	wait.Wait()
-	var count int
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM signing_keys`).Scan(&count))
+	count := pgtest.Count(t, b.pool, "signing_keys", "")
 	require.Equal(t, 1, count)
 
 	token := b.token(t).AccessToken
@@ -392,12 +388,11 @@ func TestReplicasShareKeys(t *testing.T) {
 	}
 }
 
-func TestANewKeyIsFound(t *testing.T) {
+func TestVerifyFindsNewKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.token(t).AccessToken
-	_, err := b.pool.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now()`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE signing_keys SET retired_at = now()`)
 	newer := b.replica(t)
 	token, err := newer.IssueToken(t.Context(), b.credentials.ClientID.String(), b.credentials.Secret, address)
 	require.NoError(t, err)
@@ -410,8 +405,7 @@ func TestANewKeyIsFound(t *testing.T) {
 	var set jose.JSONWebKeySet
 	require.NoError(t, json.Unmarshal(b.keySet(t, newer), &set))
 	require.Len(t, set.Keys, 2)
-	_, err = b.pool.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now() - interval '26 hours' WHERE retired_at IS NOT NULL`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE signing_keys SET retired_at = now() - interval '26 hours' WHERE retired_at IS NOT NULL`)
 	_, err = b.replica(t).Verify(t.Context(), old)
 	require.ErrorIs(t, err, fault.Unauthorized)
 }
@@ -429,8 +423,7 @@ func TestKeysNeedTheirMasterKey(t *testing.T) {
 
 	other = b.master
 	require.NoError(t, start())
-	_, err = b.pool.Exec(t.Context(), `INSERT INTO signing_keys (id, private_key) SELECT 'copy', private_key FROM signing_keys`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `INSERT INTO signing_keys (id, private_key) SELECT 'copy', private_key FROM signing_keys`)
 	require.ErrorIs(t, start(), secret.ErrBroken, "a sealed key belongs to its row")
 }
 

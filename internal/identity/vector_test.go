@@ -20,6 +20,7 @@ import (
 
 	"tranche/internal/fault"
 	"tranche/internal/identity"
+	"tranche/internal/pgtest"
 )
 
 func encode(part []byte) string { return base64.RawURLEncoding.EncodeToString(part) }
@@ -40,8 +41,7 @@ func (b *bundle) adopt(t *testing.T, private any, ids ...string) *identity.Servi
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
 	for _, id := range ids {
-		_, err = b.pool.Exec(t.Context(), `INSERT INTO signing_keys (id, private_key) VALUES ($1, $2)`, id, b.master.Seal(der, "signing_keys", id))
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, `INSERT INTO signing_keys (id, private_key) VALUES ($1, $2)`, id, b.master.Seal(der, "signing_keys", id))
 	}
 	return b.replica(t)
 }

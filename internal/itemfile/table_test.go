@@ -160,7 +160,7 @@ func TestItemsKeepTheirCells(t *testing.T) {
 }
 
 // The bound of a row is that of each, not of all of them.
-func TestObjectsAreBoundedByThemselves(t *testing.T) {
+func TestRowLimitAppliesToEachObject(t *testing.T) {
 	t.Parallel()
 	row := `{"name":"` + strings.Repeat("x", rowBytesMax/3) + `"}`
 	long := `{"name":"` + strings.Repeat("x", 2*rowBytesMax) + `"}`
@@ -255,7 +255,7 @@ func TestQuotedCellKeepsLineEnds(t *testing.T) {
 }
 
 // A row with a quote out of place fails alone: those after it are read.
-func TestTablePassesOverBrokenQuotes(t *testing.T) {
+func TestMisplacedQuoteFailsItsRowAlone(t *testing.T) {
 	t.Parallel()
 	r, err := Open("a.csv", strings.NewReader("name,amount,months\na,1,1\n\nb,5\" pipe,2\n\"c\" d,1,3\ne,\"f\",4\n\"\"g,1,1\n"), loanSchema)
 	require.NoError(t, err)
@@ -386,7 +386,7 @@ func TestTableRefusesFiles(t *testing.T) {
 }
 
 // An error of the storage is no fault of the file: the job is to be repeated.
-func TestTablePassesOnErrorsOfTheSource(t *testing.T) {
+func TestTableReturnsErrorsOfTheSource(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the database is away")
 	for _, text := range []string{"", "name,amount\n", "name,amount\nx,1\n", "name,amount\n\"x"} {

@@ -91,7 +91,7 @@ func TestServerIsReplacedWhenItsSupervisorIsKilled(t *testing.T) {
 	require.NoError(t, os.RemoveAll(place))
 }
 
-func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
+func TestServerStartErrorHasTheReason(t *testing.T) {
 	t.Setenv("TRANCHE_PG_BIN", "/nonexistent")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -42,7 +42,9 @@ func TestConfigureLeavesTheOtherSlot(t *testing.T) {
 
 	// So is that of a test, whose runs are none any more.
 	tests := b.publish(t)
-	isTest := func() string { return b.text(t, `SELECT is_test::text FROM schedules WHERE workflow_id = $1`, tests) }
+	isTest := func() string {
+		return pgtest.Text(t, b.pool, `SELECT is_test::text FROM schedules WHERE workflow_id = $1`, tests)
+	}
 	_, err := s.Configure(t.Context(), b.tenant, tests, true, []schedule.Setting{elsewhere})
 	require.NoError(t, err)
 	require.Equal(t, "true", isTest())
@@ -71,7 +73,7 @@ func TestConfigureLeavesTheOtherSlot(t *testing.T) {
 	require.Equal(t, []audit.Action{audit.ScheduleSet, audit.ScheduleSet, audit.ScheduleSet, audit.ScheduleDelete}, actions)
 }
 
-func TestConfigureRefusals(t *testing.T) {
+func TestConfigureRefusesInvalidSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -102,5 +104,5 @@ func TestConfigureRefusals(t *testing.T) {
 			require.Equal(t, want.field, details[0].Field, name)
 		}
 	}
-	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM schedules`))
+	require.Equal(t, 0, pgtest.Count(t, b.pool, "schedules", ""))
 }

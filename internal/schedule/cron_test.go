@@ -137,7 +137,7 @@ func TestNextIsTheFirstMinuteThatMatches(t *testing.T) {
 	})
 }
 
-func TestWhatNeverFires(t *testing.T) {
+func TestExpressionsThatNeverFire(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{
 		"0 0 30 2 *", "0 0 31 2 *", "0 0 30,31 feb *", "0 0 30-31 2 *", "* * 31 4 *", "0 0 31 4,6,9,11 *", "0 0 31 2,4 */1",

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"tranche/internal/pgtest"
 	"tranche/internal/schedule"
 	"tranche/queries"
 )
@@ -19,7 +20,7 @@ import (
 // one job, and there are no others.
 func (b *bundle) consistent(t *testing.T) {
 	t.Helper()
-	require.Equal(t, "t t t t", b.text(t, `SELECT concat_ws(' ',
+	require.Equal(t, "t t t t", pgtest.Text(t, b.pool, `SELECT concat_ws(' ',
 		(SELECT count(*) FROM executions) = (SELECT count(*) FROM schedule_firings WHERE status = 'started'),
 		(SELECT count(*) FROM execution_payloads) = (SELECT count(*) FROM executions),
 		(SELECT count(*) FROM river.river_job WHERE kind = 'schedule_firing') = (SELECT count(*) FROM executions),
@@ -29,7 +30,7 @@ func (b *bundle) consistent(t *testing.T) {
 
 // Three replicas fire together, and each is killed at any moment: every time of
 // every schedule fires, and none twice.
-func TestEveryTimeFiresOnceWhateverIsKilled(t *testing.T) {
+func TestEveryTimeFiresOnceDespiteCrashes(t *testing.T) {
 	t.Parallel()
 	const minutes, workflows = 40, 12
 	b := setup(t)
@@ -58,20 +59,20 @@ func TestEveryTimeFiresOnceWhateverIsKilled(t *testing.T) {
 		require.Eventually(t, func() bool { // the survivor; what the killed held is let go by the server
 			_, err := replicas[minute%3].Fire(t.Context())
 			require.NoError(t, err)
-			return b.text(t, `SELECT count(*)::text FROM schedules WHERE next_run_at <= $1`, noon.Add(time.Duration(minute+1)*time.Minute+time.Second)) == "0"
+			return pgtest.Text(t, b.pool, `SELECT count(*)::text FROM schedules WHERE next_run_at <= $1`, noon.Add(time.Duration(minute+1)*time.Minute+time.Second)) == "0"
 		}, 10*time.Second, 5*time.Millisecond)
 		b.end(t)
 	}
 	t.Logf("%d of %d firings were killed", killed, minutes*len(replicas))
 	require.Positive(t, killed)
-	require.Equal(t, fmt.Sprint(minutes*workflows), b.text(t, `SELECT count(*)::text FROM schedule_firings`))
-	require.Equal(t, fmt.Sprint(minutes), b.text(t, `SELECT count(DISTINCT scheduled_at)::text FROM schedule_firings`))
+	require.Equal(t, minutes*workflows, pgtest.Count(t, b.pool, "schedule_firings", ""))
+	require.Equal(t, fmt.Sprint(minutes), pgtest.Text(t, b.pool, `SELECT count(DISTINCT scheduled_at)::text FROM schedule_firings`))
 	b.consistent(t)
 }
 
 // The clocks of three replicas jump, each by itself and up to an hour to either
 // side: no time fires twice, and a run is started for each that is recorded.
-func TestNoTimeFiresTwiceWhateverTheClocksSay(t *testing.T) {
+func TestNoTimeFiresTwiceDespiteClockJumps(t *testing.T) {
 	t.Parallel()
 	const workflows = 12
 	b := setup(t)
@@ -106,7 +107,7 @@ func TestNoTimeFiresTwiceWhateverTheClocksSay(t *testing.T) {
 	}
 	group.Wait()
 	b.consistent(t)
-	require.NotEqual(t, "0", b.text(t, `SELECT count(*)::text FROM schedule_firings WHERE status = 'started'`))
+	require.NotEqual(t, 0, pgtest.Count(t, b.pool, "schedule_firings", "status = 'started'"))
 }
 
 // Ten thousand schedules are due in the same second: three replicas fire each
@@ -115,7 +116,7 @@ func TestManySchedulesDueInTheSameSecond(t *testing.T) {
 	t.Parallel()
 	const schedules = 10_000
 	b := setup(t)
-	_, err := b.pool.Exec(t.Context(), `
+	pgtest.Exec(t, b.pool, `
 		WITH alias AS (
 			INSERT INTO workflow_aliases SELECT $1, 'w' || i, 1 FROM generate_series(1, $2::integer) i RETURNING tenant_id, alias
 		), workflow AS (
@@ -124,9 +125,7 @@ func TestManySchedulesDueInTheSameSecond(t *testing.T) {
 		)
 		INSERT INTO schedules (tenant_id, workflow_id, slot, cron, utc_delta_hours, next_run_at, is_test, input)
 		SELECT tenant_id, id, 'schedule', '0 * * * *', 0, $3, false, '{"amount":1.10}' FROM workflow`, b.tenant, schedules, noon)
-	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `ANALYZE workflows, schedules`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `ANALYZE workflows, schedules`)
 	began := time.Now()
 	var group sync.WaitGroup
 	for range 3 {
@@ -143,8 +142,8 @@ func TestManySchedulesDueInTheSameSecond(t *testing.T) {
 	}
 	group.Wait()
 	t.Logf("%d schedules fired in %v", schedules, time.Since(began))
-	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(DISTINCT workflow_id)::text FROM schedule_firings WHERE status = 'started'`))
-	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(DISTINCT workflow_id)::text FROM executions`))
-	require.Equal(t, fmt.Sprint(schedules), b.text(t, `SELECT count(*)::text FROM schedules WHERE next_run_at = $1`, noon.Add(time.Hour)))
+	require.Equal(t, fmt.Sprint(schedules), pgtest.Text(t, b.pool, `SELECT count(DISTINCT workflow_id)::text FROM schedule_firings WHERE status = 'started'`))
+	require.Equal(t, fmt.Sprint(schedules), pgtest.Text(t, b.pool, `SELECT count(DISTINCT workflow_id)::text FROM executions`))
+	require.Equal(t, schedules, pgtest.Count(t, b.pool, "schedules", "next_run_at = $1", noon.Add(time.Hour)))
 	b.consistent(t)
 }

@@ -108,18 +108,10 @@ func (b *bundle) firings(t *testing.T, s *schedule.Service, workflow uuid.UUID) 
 	return firings
 }
 
-func (b *bundle) text(t *testing.T, sql string, args ...any) string {
-	t.Helper()
-	var text string
-	require.NoError(t, b.pool.QueryRow(t.Context(), sql, args...).Scan(&text))
-	return text
-}
-
 // end ends all executions, as their jobs would.
 func (b *bundle) end(t *testing.T) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `UPDATE executions SET status = 'completed' WHERE status = 'pending'`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE executions SET status = 'completed' WHERE status = 'pending'`)
 }
 
 func fire(t *testing.T, s *schedule.Service, held int) {
@@ -158,11 +150,11 @@ func TestFiringStartsAnExecution(t *testing.T) {
 		Slot: schedule.Single, ScheduledAt: noon.Add(30 * time.Minute), FiredAt: noon.Add(30*time.Minute + time.Second),
 		Status: schedule.Started, ExecutionID: firings[0].ExecutionID,
 	}, firings[0])
-	require.Equal(t, "pending schedule:"+workflow.String()+" B-1 f", b.text(t,
+	require.Equal(t, "pending schedule:"+workflow.String()+" B-1 f", pgtest.Text(t, b.pool,
 		`SELECT concat_ws(' ', status, principal_id, borrower_id, is_test) FROM executions WHERE id = $1`, firings[0].ExecutionID))
-	require.Equal(t, `{"amount":1.10,"borrowerId":"B-1","currency":"EUR"}`, b.text(t,
+	require.Equal(t, `{"amount":1.10,"borrowerId":"B-1","currency":"EUR"}`, pgtest.Text(t, b.pool,
 		`SELECT input::text FROM execution_payloads WHERE execution_id = $1`, firings[0].ExecutionID))
-	require.Equal(t, "schedule_firing schedule available "+firings[0].ExecutionID.String(), b.text(t,
+	require.Equal(t, "schedule_firing schedule available "+firings[0].ExecutionID.String(), pgtest.Text(t, b.pool,
 		`SELECT concat_ws(' ', kind, queue, state, args ->> 'execution_id') FROM river.river_job`))
 	schedules, _, err := s.Get(t.Context(), b.tenant, workflow)
 	require.NoError(t, err)
@@ -170,7 +162,7 @@ func TestFiringStartsAnExecution(t *testing.T) {
 }
 
 // A firing is skipped, and recorded, while the run before it goes on.
-func TestFiringWaitsForItsPredecessor(t *testing.T) {
+func TestFiringIsSkippedWhileThePreviousRunIsOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -185,8 +177,7 @@ func TestFiringWaitsForItsPredecessor(t *testing.T) {
 		if firing.Status == schedule.Skipped {
 			require.Equal(t, "the previous run had not ended", firing.Reason)
 		}
-		_, err := b.pool.Exec(t.Context(), `UPDATE executions SET status = $1 WHERE id = (SELECT max(id::text)::uuid FROM executions)`, status)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, `UPDATE executions SET status = $1 WHERE id = (SELECT max(id::text)::uuid FROM executions)`, status)
 	}
 	require.Equal(t, []schedule.Status{
 		schedule.Started, schedule.Skipped, schedule.Skipped, schedule.Skipped,
@@ -195,7 +186,7 @@ func TestFiringWaitsForItsPredecessor(t *testing.T) {
 }
 
 // After a downtime one missed firing is made up for.
-func TestOneMissedFiringIsMadeUpFor(t *testing.T) {
+func TestMissedTimesFireOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -216,7 +207,7 @@ func TestOneMissedFiringIsMadeUpFor(t *testing.T) {
 
 // A time that has fired does not fire again when the clock goes back and the
 // schedule is configured anew.
-func TestClockGoesBack(t *testing.T) {
+func TestClockGoesBackFiresNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -231,7 +222,7 @@ func TestClockGoesBack(t *testing.T) {
 		b.end(t)
 	}
 	require.Len(t, b.firings(t, s, workflow), 1)
-	require.Equal(t, "1 1", b.text(t, `SELECT (SELECT count(*) FROM executions) || ' ' || (SELECT count(*) FROM river.river_job)`))
+	require.Equal(t, "1 1", pgtest.Text(t, b.pool, `SELECT (SELECT count(*) FROM executions) || ' ' || (SELECT count(*) FROM river.river_job)`))
 }
 
 func TestFiringStartsABatch(t *testing.T) {
@@ -256,32 +247,31 @@ func TestFiringStartsABatch(t *testing.T) {
 
 	firing := b.firings(t, s, own)[0]
 	require.Equal(t, schedule.Started, firing.Status)
-	require.Equal(t, `nightly schedule:`+own.String()+` pending [{"amount":1.10}] {"campaign":"x"}`, b.text(t,
+	require.Equal(t, `nightly schedule:`+own.String()+` pending [{"amount":1.10}] {"campaign":"x"}`, pgtest.Text(t, b.pool,
 		`SELECT concat_ws(' ', label, principal_id, status, items::text, custom_input::text) FROM execution_batches WHERE id = $1`, firing.BatchID))
-	require.Equal(t, "schedule_firing schedule", b.text(t, `SELECT concat_ws(' ', kind, queue) FROM river.river_job WHERE args ->> 'batch_id' = $1`, firing.BatchID.String()))
+	require.Equal(t, "schedule_firing schedule", pgtest.Text(t, b.pool, `SELECT concat_ws(' ', kind, queue) FROM river.river_job WHERE args ->> 'batch_id' = $1`, firing.BatchID.String()))
 
 	firing = b.firings(t, s, repeating)[0]
 	require.Equal(t, schedule.Started, firing.Status)
-	require.Equal(t, `[{"amount":1.50}] {"n":1.50} t`, b.text(t,
+	require.Equal(t, `[{"amount":1.50}] {"n":1.50} t`, pgtest.Text(t, b.pool,
 		`SELECT concat_ws(' ', items::text, custom_input::text, label = workflow_alias) FROM execution_batches WHERE id = $1`, firing.BatchID))
 
 	firing = b.firings(t, s, empty)[0]
 	require.Equal(t, schedule.Skipped, firing.Status)
 	require.Equal(t, "the workflow has no earlier batch whose sources can be used again", firing.Reason)
-	require.Equal(t, "2", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+	require.Equal(t, 2, pgtest.CountJobs(t, b.pool, ""))
 
 	b.clock.set(noon.Add(time.Hour + time.Minute))
 	fire(t, s, 3)
 	require.Equal(t, schedule.Skipped, b.firings(t, s, own)[0].Status, "the batch before has not ended")
-	_, err := b.pool.Exec(t.Context(), `UPDATE execution_batches SET status = 'complete'`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `UPDATE execution_batches SET status = 'complete'`)
 	b.clock.set(noon.Add(2*time.Hour + time.Minute))
 	fire(t, s, 3)
 	require.Equal(t, schedule.Started, b.firings(t, s, own)[0].Status)
 }
 
 // What a sandbox client tries out does not run in production.
-func TestFiringRepeatsNoTest(t *testing.T) {
+func TestFiringRepeatsOnlyProductionBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -298,7 +288,7 @@ func TestFiringRepeatsNoTest(t *testing.T) {
 		fire(t, s, 1)
 		firing := b.firings(t, s, workflow)[0]
 		if firing.Status == schedule.Started {
-			items = b.text(t, `UPDATE execution_batches SET status = 'complete' WHERE id = $1 RETURNING items::text`, firing.BatchID)
+			items = pgtest.Text(t, b.pool, `UPDATE execution_batches SET status = 'complete' WHERE id = $1 RETURNING items::text`, firing.BatchID)
 		}
 		return items
 	}
@@ -318,7 +308,7 @@ func TestFiringRepeatsNoTest(t *testing.T) {
 }
 
 // A batch that cannot be started fails alone.
-func TestBatchThatCannotBeStarted(t *testing.T) {
+func TestBatchStartFailureIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -327,21 +317,20 @@ func TestBatchThatCannotBeStarted(t *testing.T) {
 	require.NoError(t, err)
 	b.configure(t, s, broken, schedule.Setting{Slot: schedule.Batch, Cron: "1 * * * *", Batch: schedule.BatchContent{Packages: []string{source.String()}}})
 	b.configure(t, s, sound, single("1 * * * *", `{"amount":1}`))
-	_, err = b.pool.Exec(t.Context(), `DELETE FROM packages`)
-	require.NoError(t, err)
+	pgtest.Exec(t, b.pool, `DELETE FROM packages`)
 	b.clock.set(noon.Add(time.Minute))
 	fire(t, s, 2)
 	firing := b.firings(t, s, broken)[0]
 	require.Equal(t, schedule.Failed, firing.Status)
 	require.Equal(t, "there is no such package", firing.Reason)
 	require.Equal(t, schedule.Started, b.firings(t, s, sound)[0].Status)
-	require.Equal(t, "0", b.text(t, `SELECT count(*)::text FROM execution_batches`))
-	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+	require.Equal(t, 0, pgtest.Count(t, b.pool, "execution_batches", ""))
+	require.Equal(t, 1, pgtest.CountJobs(t, b.pool, ""))
 }
 
 // A schedule that another version of the program has written and this one cannot
 // read fails alone, and is not looked at again before a day has passed.
-func TestScheduleThatCannotBeRead(t *testing.T) {
+func TestUnreadableScheduleFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -360,8 +349,7 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 			setting = schedule.Setting{Slot: schedule.Batch, Cron: "* * * * *"}
 		}
 		b.configure(t, s, workflow, setting)
-		_, err := b.pool.Exec(t.Context(), `UPDATE schedules SET `+c.column+` = $1 WHERE workflow_id = $2`, c.value, workflow)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, `UPDATE schedules SET `+c.column+` = $1 WHERE workflow_id = $2`, c.value, workflow)
 		reasons[workflow] = c.reason
 	}
 	sound := b.publish(t)
@@ -370,9 +358,9 @@ func TestScheduleThatCannotBeRead(t *testing.T) {
 	fire(t, s, 7)
 	require.Equal(t, schedule.Started, b.firings(t, s, sound)[0].Status)
 	for workflow, reason := range reasons {
-		require.Equal(t, "failed "+reason, b.text(t, `SELECT concat_ws(' ', status, reason) FROM schedule_firings WHERE workflow_id = $1`, workflow))
+		require.Equal(t, "failed "+reason, pgtest.Text(t, b.pool, `SELECT concat_ws(' ', status, reason) FROM schedule_firings WHERE workflow_id = $1`, workflow))
 	}
-	require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM river.river_job`))
+	require.Equal(t, 1, pgtest.CountJobs(t, b.pool, ""))
 	b.clock.set(noon.Add(2 * time.Minute))
 	fire(t, s, 1)
 	b.clock.set(noon.Add(24*time.Hour + time.Minute))
@@ -412,7 +400,7 @@ func TestArchivingAndDeletingEndSchedules(t *testing.T) {
 
 // Schedules that are due and must not fire are put off for a day: they are not in
 // the way of others, each second.
-func TestOfWhatHasEndedNothingFires(t *testing.T) {
+func TestRevokedTenantAndArchivedWorkflowDoNotFire(t *testing.T) {
 	t.Parallel()
 	for _, ended := range []string{
 		`UPDATE tenants SET revoked_at = now() WHERE id = $1`, `UPDATE workflows SET status = 'archived' WHERE tenant_id = $1`,
@@ -420,24 +408,23 @@ func TestOfWhatHasEndedNothingFires(t *testing.T) {
 		b := setup(t)
 		s := b.replica(t, b.clock.now)
 		b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
-		_, err := b.pool.Exec(t.Context(), ended, b.tenant)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, ended, b.tenant)
 		b.clock.set(noon.Add(time.Minute))
 		fire(t, s, 1)
 		fire(t, s, 0)
-		require.Equal(t, "0 0 0", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions) || ' ' ||
+		require.Equal(t, "0 0 0", pgtest.Text(t, b.pool, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions) || ' ' ||
 			(SELECT count(*) FROM schedules WHERE next_run_at < '`+noon.Add(24*time.Hour).Format(time.RFC3339)+`')`))
 
 		b.tenant = pgtest.Tenant(t, b.pool).ID // beside them others fire
 		b.configure(t, s, b.publish(t), single("* * * * *", `{"amount":1}`))
 		b.clock.set(noon.Add(2 * time.Minute))
 		fire(t, s, 1)
-		require.Equal(t, "1", b.text(t, `SELECT count(*)::text FROM executions`))
+		require.Equal(t, 1, pgtest.Count(t, b.pool, "executions", ""))
 	}
 }
 
 // Of the firings of a slot the newest are kept.
-func TestFiringsAreForgotten(t *testing.T) {
+func TestOldFiringsAreDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -448,14 +435,14 @@ func TestFiringsAreForgotten(t *testing.T) {
 		fire(t, s, 1)
 		b.end(t)
 	}
-	require.Equal(t, "50 60", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
+	require.Equal(t, "50 60", pgtest.Text(t, b.pool, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
 	firings := b.firings(t, s, workflow)
 	require.Len(t, firings, 20)
 	require.Equal(t, noon.Add(time.Hour), firings[0].ScheduledAt)
 }
 
 // A run that outlasts more firings than are kept is still waited for.
-func TestLongRunIsNotForgotten(t *testing.T) {
+func TestFiringOfOpenRunIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.replica(t, b.clock.now)
@@ -465,12 +452,12 @@ func TestLongRunIsNotForgotten(t *testing.T) {
 		b.clock.set(noon.Add(time.Duration(minute+1) * time.Minute))
 		fire(t, s, 1)
 	}
-	require.Equal(t, "51 1", b.text(t, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
+	require.Equal(t, "51 1", pgtest.Text(t, b.pool, `SELECT (SELECT count(*) FROM schedule_firings) || ' ' || (SELECT count(*) FROM executions)`))
 	b.end(t)
 	b.clock.set(noon.Add(61 * time.Minute))
 	fire(t, s, 1)
 	require.Equal(t, schedule.Started, b.firings(t, s, workflow)[0].Status)
-	require.Equal(t, "50", b.text(t, `SELECT count(*)::text FROM schedule_firings`))
+	require.Equal(t, 50, pgtest.Count(t, b.pool, "schedule_firings", ""))
 }
 
 // To configure the same times again does not lose one that is due; to configure
@@ -493,5 +480,5 @@ func TestConfiguredAgainWhileDue(t *testing.T) {
 	firings := b.firings(t, s, same)
 	require.Len(t, firings, 1)
 	require.Equal(t, noon.Add(5*time.Minute), firings[0].ScheduledAt)
-	require.Equal(t, `{"amount":2,"currency":"EUR"}`, b.text(t, `SELECT input::text FROM execution_payloads`))
+	require.Equal(t, `{"amount":2,"currency":"EUR"}`, pgtest.Text(t, b.pool, `SELECT input::text FROM execution_payloads`))
 }

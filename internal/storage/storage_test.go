@@ -46,7 +46,7 @@ func (b *bundle) count(t *testing.T, table string) (n int) {
 	return n
 }
 
-func TestBytesComeBack(t *testing.T) {
+func TestReadReturnsWrittenBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, length := range []int{0, 1, 512<<10 - 1, 512 << 10, 512<<10 + 1, 1300 << 10} {
@@ -89,7 +89,7 @@ func TestTextIsCompressed(t *testing.T) {
 	require.NoError(t, iotest.TestReader(file, data))
 }
 
-func TestSeekReadsOnlyWhatIsAsked(t *testing.T) {
+func TestSeekReadsOnlyNeededChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	data := someBytes(3 << 20)
@@ -197,8 +197,7 @@ func TestAbandonedFilesAreRemoved(t *testing.T) {
 		return a
 	}
 	begin := func(a storage.Attachment, age string) {
-		_, err := b.pool.Exec(t.Context(), "INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes, created_at) VALUES (gen_random_uuid(), $1, $2, 1, now() - $3::interval)", a.TenantID, a.ID, age)
-		require.NoError(t, err)
+		pgtest.Exec(t, b.pool, "INSERT INTO attachment_uploads (id, tenant_id, attachment_id, chunk_bytes, created_at) VALUES (gen_random_uuid(), $1, $2, 1, now() - $3::interval)", a.TenantID, a.ID, age)
 	}
 	never, broken, foreign := announce(b.tenant), announce(b.tenant), announce(pgtest.Tenant(t, b.pool).ID)
 	underWay, stored, packed, attached := announce(b.tenant), announce(b.tenant), announce(b.tenant), announce(b.tenant)
@@ -249,7 +248,7 @@ func TestAbandonedFilesAreRemoved(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "attachment_uploads"), "what broke off stays behind")
 }
 
-func TestTenantsAreApart(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := pgtest.Tenant(t, b.pool).ID

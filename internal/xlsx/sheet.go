@@ -135,7 +135,8 @@ func (s *Sheet) readToRow() (isEnd bool, err error) {
 			if err := s.readRow(t); err != nil {
 				return false, err
 			}
-			if s.fault != nil || slices.ContainsFunc(s.cells, func(c Cell) bool { return c.Text != "" }) {
+			hasValue := slices.ContainsFunc(s.cells, func(c Cell) bool { return c.Text != "" })
+			if hasValue || s.fault != nil {
 				return false, nil
 			}
 		case xml.EndElement:

@@ -274,7 +274,7 @@ func (d *downloadWriter) Write(p []byte) (int, error) {
 // noticeFileMissing is the code of the notice for a file of a result that does not exist.
 const noticeFileMissing = "ATTACHMENT_MISSING"
 
-// resultFiles returns the stored files of a result with download URLs (decisions 5.8).
+// resultFiles returns the stored files of a result with download URLs (contract 5.8).
 // A missing file is left out and reported by a notice. The notice has the time of the
 // execution, so that every request returns the same notice.
 func (s *Server) resultFiles(ctx context.Context, id uuid.UUID, named []workflow.Attachment) (files []ExecutionFile, notices []workflow.Notice, err error) {

@@ -119,6 +119,6 @@ func TestDeniedRequestsAreCounted(t *testing.T) {
 		{401, "the request has no bearer token"}:            3,
 		{401, "the access token is invalid or has expired"}: 3,
 		{401, "the client id or the secret is wrong"}:       1,
-		{403, "the signature of this address is invalid"}: 1,
+		{403, "the signature of this address is invalid"}:   1,
 	}, counts(uuid.Nil)))
 }

@@ -400,7 +400,7 @@ func testEvidence(t *testing.T, d *desk) {
 		got.Text("records[6].content.otpId"), got.Text("records[6].content.contactMethod"), got.Text("records[6].content.contact"), got.Text("records[6].content.attempt"),
 	})
 	require.Equal(t, s.ClientID, got.Text("records[6].content.by.clientId"))
-	// Every detail of decisions 8.7 is in the record of its step.
+	// Every detail of contract 8.7 is in the record of its step.
 	requested, sent, attempted, signed := s.evidence(t, "code_requested"), s.evidence(t, "code_sent"), s.evidence(t, "code_attempted"), s.evidence(t, "signed")
 	for _, member := range []string{"contact", "contactHash", "contactMethod", "templateId", "templateHash", "policyLink", "expiresAt", "maxAttempts", "attachments", "by"} {
 		require.Contains(t, requested, member)

@@ -2,7 +2,7 @@ package api
 
 import "tranche/internal/httpapi"
 
-// Authorization is a consent, signed or not (interface 2.1).
+// Authorization is a consent, signed or not (contract A.2.1).
 type Authorization struct {
 	ID             string     `json:"id" doc:"The unique id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Tenant         string     `json:"tenant" doc:"The tenant to which the authorization belongs." example:"acme"`

@@ -13,7 +13,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// BatchRetryRequest is the body of the retry of a batch (interface 4.4).
+// BatchRetryRequest is the body of the retry of a batch (contract A.4.4).
 type BatchRetryRequest struct {
 	RetryMode           string      `json:"retryMode" enum:"pre_processing,post_processing,failed_items,unsuccessful_sources_items,failed_and_unsuccessful_sources_items" doc:"The part of the batch to repeat. pre_processing reads the items again. post_processing writes the output again. failed_items runs the items that failed or were cancelled. unsuccessful_sources_items runs the completed items for which a data source failed. failed_and_unsuccessful_sources_items runs both groups." example:"failed_items"`
 	UsePreviousInputs   *bool       `json:"usePreviousInputs,omitempty" default:"true" doc:"Set it to false to replace the items. This requires the retryMode pre_processing and a new source of items. The files, items, packages and customInput of this request then replace all earlier ones."`
@@ -21,7 +21,7 @@ type BatchRetryRequest struct {
 	WorkflowInput       *BatchInput `json:"workflowInput,omitempty" doc:"Items, input that all items share, and packages of items."`
 }
 
-// BatchRetried is an accepted retry (decisions 6.9).
+// BatchRetried is an accepted retry (contract 6.9).
 type BatchRetried struct {
 	ExecutionBatchID string `json:"executionBatchId" doc:"The id of the batch. A retry does not change it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	RetryMode        string `json:"retryMode" doc:"The part of the batch that is repeated." example:"failed_items"`
@@ -115,7 +115,7 @@ func (s *Server) retryBatch(ctx context.Context, in *batchRetryInput) (*httpapi.
 }
 
 // retrySources returns the sources that replace those of the batch, or nil if they stay
-// (decisions 6.9).
+// (contract 6.9).
 func retrySources(ctx context.Context, body *BatchRetryRequest) (*batches.Request, error) {
 	sources := batchSources(ctx, body.AttachmentFileNames, body.WorkflowInput)
 	usePrevious := body.UsePreviousInputs == nil || *body.UsePreviousInputs

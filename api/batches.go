@@ -17,7 +17,7 @@ import (
 // executeBatchBodyMax is the limit of the bodies of batches in bytes.
 const executeBatchBodyMax = 20 << 20
 
-// BatchRequest is the body of execute-batch (interface 4.4).
+// BatchRequest is the body of execute-batch (contract A.4.4).
 type BatchRequest struct {
 	Label               string      `json:"label,omitempty" maxLength:"200" doc:"A name for people. Defaults to the alias of the workflow." example:"November applications"`
 	Description         string      `json:"description,omitempty" maxLength:"2000" doc:"A description of the batch."`
@@ -42,7 +42,7 @@ type BatchStarted struct {
 	RawPackageID     string    `json:"rawPackageId,omitempty" doc:"**[ext]** The id of the package of the uploaded files. Absent if there are no files." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 }
 
-// BatchRecord is a batch (interface 2.10).
+// BatchRecord is a batch (contract A.2.10).
 type BatchRecord struct {
 	ExecutionBatchID string            `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	WorkflowID       string            `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`

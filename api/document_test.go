@@ -109,7 +109,7 @@ func (d *documentation) operation(path, method string, op *openapi3.Operation) {
 		expected = append(expected, 408, 413, 415)
 	}
 	isIdempotent := op.Parameters.GetByInAndName("header", "Idempotency-Key") != nil
-	switch { // statuses for an Idempotency-Key of another request (decisions 1.11)
+	switch { // statuses for an Idempotency-Key of another request (contract 1.11)
 	case !isIdempotent || strings.HasPrefix(path, "/v1/executions/"):
 	case strings.HasPrefix(path, "/v1/authorizations"):
 		expected = append(expected, 409)

@@ -34,7 +34,7 @@ const (
 	waitSecondsMax = 60
 )
 
-// ExecutionResult is the result of an execution (interface 2.3).
+// ExecutionResult is the result of an execution (contract A.2.3).
 type ExecutionResult struct {
 	ExecutionID  string            `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	IsSuccess    bool              `json:"isSuccess" doc:"true if the execution completed." example:"true"`
@@ -55,7 +55,7 @@ type ExecutionFile struct {
 	Metadata      JSONObject `json:"metadata" doc:"The metadata that the workflow attached to the file."`
 }
 
-// ExecutionNotice is a remark about a run (decisions 5.8).
+// ExecutionNotice is a remark about a run (contract 5.8).
 type ExecutionNotice struct {
 	Code      string    `json:"code" doc:"A code for the event." example:"EXTERNAL_SERVICE_ERROR"`
 	Level     string    `json:"level" enum:"info,warning,error" doc:"The severity." example:"warning"`
@@ -65,7 +65,7 @@ type ExecutionNotice struct {
 	CreatedAt Timestamp `json:"createdAt" doc:"The time of the event."`
 }
 
-// ExecutionAccepted is an execution that has not ended (interface 2.4).
+// ExecutionAccepted is an execution that has not ended (contract A.2.4).
 type ExecutionAccepted struct {
 	ExecutionID string    `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status      string    `json:"status" enum:"pending,running" doc:"pending if the execution is queued, running if it began while the request waited." example:"pending"`

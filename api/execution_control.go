@@ -13,12 +13,12 @@ import (
 	"tranche/internal/identity"
 )
 
-// ExecutionRetryRequest is the body of a retry (interface 4.6).
+// ExecutionRetryRequest is the body of a retry (contract A.4.6).
 type ExecutionRetryRequest struct {
 	SkipTasks []string `json:"skipTasks,omitempty" maxItems:"1000" doc:"The ids of tasks to skip if they would run again. A skipped task has the output null, and the execution continues with the tasks after it." example:"[\"notify\"]"`
 }
 
-// ExecutionRetried is an accepted retry (decisions 5.7).
+// ExecutionRetried is an accepted retry (contract 5.7).
 type ExecutionRetried struct {
 	ExecutionID  string    `json:"executionId" doc:"The id of the execution. A retry does not change it." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Attempt      int       `json:"attempt" doc:"The number of the new attempt." example:"2"`

@@ -17,7 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// Execution is an execution in a list (interface 2.6).
+// Execution is an execution in a list (contract A.2.6).
 type Execution struct {
 	ID              string          `json:"id" doc:"The unique id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	PrincipalID     string          `json:"principalId" doc:"The id of the client that started the execution, or schedule: followed by the workflow's id." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a01"`
@@ -38,7 +38,7 @@ type Execution struct {
 	CreatedAt       Timestamp       `json:"createdAt" doc:"The time of creation."`
 }
 
-// ExecutionBatch is the position of an execution in a batch (decisions 5.8).
+// ExecutionBatch is the position of an execution in a batch (contract 5.8).
 type ExecutionBatch struct {
 	ExecutionBatchID string `json:"executionBatchId" doc:"The id of the batch." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a12"`
 	Label            string `json:"label" doc:"A name for people." example:"November applications"`

@@ -16,7 +16,7 @@ import (
 	"tranche/queries"
 )
 
-// ExecutionInput is the input of an execution (interface 2.7).
+// ExecutionInput is the input of an execution (contract A.2.7).
 type ExecutionInput struct {
 	ID              string    `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	WorkflowID      string    `json:"workflowId" doc:"The id of the executed workflow." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a10"`
@@ -26,7 +26,7 @@ type ExecutionInput struct {
 	CreatedAt       Timestamp `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
-// ExecutionState is the state of an execution and its tasks (decisions 5.6).
+// ExecutionState is the state of an execution and its tasks (contract 5.6).
 type ExecutionState struct {
 	ExecutionID string          `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status      string          `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"failed"`

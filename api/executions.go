@@ -17,8 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// ExecutionOutput is the result of an execution and its workflow (interface 2.8 and 4.3,
-// decisions 5.5).
+// ExecutionOutput is the result of an execution and its workflow (contract A.2.8 and A.4.3, 5.5).
 type ExecutionOutput struct {
 	ID              string            `json:"id" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	BillableID      string            `json:"billableId,omitempty" doc:"The id for billing."`
@@ -40,7 +39,7 @@ type ExecutionOutput struct {
 	CreatedAt       Timestamp         `json:"createdAt" doc:"The time at which the execution was created."`
 }
 
-// ExecutionStatus is the progress of an execution (interface 2.5).
+// ExecutionStatus is the progress of an execution (contract A.2.5).
 type ExecutionStatus struct {
 	ExecutionID    string     `json:"executionId" doc:"The id of the execution." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	Status         string     `json:"status" enum:"pending,running,completed,failed,cancelled,timeout" doc:"The current status." example:"completed"`

@@ -19,7 +19,7 @@ var tableLine = regexp.MustCompile(`^([A-Z]+) (\S+) (request|query|answer)(?: (\
 // A line of a table: the path of a field, its type and its default.
 var fieldLine = regexp.MustCompile(`^(\S+): ([a-z|\[\]]+)(?: = (\S+))?$`)
 
-// The document has every field of the interface specification with its type, and no request
+// The document has every field of docs/contract.md with its type, and no request
 // requires a member that the specification does not have.
 func TestInterface(t *testing.T) {
 	t.Parallel()

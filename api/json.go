@@ -123,7 +123,7 @@ func (i *Integer) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Timestamp is a time in RFC 3339, in UTC with milliseconds (decisions 1.2).
+// Timestamp is a time in RFC 3339, in UTC with milliseconds (contract 1.2).
 type Timestamp struct{ time.Time }
 
 // stamp returns t as a Timestamp.

@@ -9,7 +9,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// PackageAttachment is a file of a package (decisions 6.8).
+// PackageAttachment is a file of a package (contract 6.8).
 type PackageAttachment struct {
 	AttachmentID string    `json:"attachmentId" doc:"The id of the file." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"`
 	FileName     string    `json:"fileName" doc:"The name of the file." example:"results.csv"`

@@ -11,7 +11,7 @@ import (
 )
 
 // A sandbox client creates test executions only. It can read executions and batches that
-// are not tests, but it cannot retry, pause, cancel or signal them (decisions 2.4).
+// are not tests, but it cannot retry, pause, cancel or signal them (contract 2.4).
 
 func (s *Server) checkSandboxExecution(ctx context.Context, id uuid.UUID) error {
 	p := httpapi.Principal(ctx)

@@ -10,7 +10,7 @@ import (
 	"tranche/internal/schedule"
 )
 
-// ScheduleTimes are the times of a schedule (interface 2.11).
+// ScheduleTimes are the times of a schedule (contract A.2.11).
 type ScheduleTimes struct {
 	Cron          string  `json:"cron" maxLength:"500" doc:"Five fields separated by spaces: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or jan-dec), day of week (0-7 or sun-sat; 0 and 7 are Sunday). A field is *, a value, a range such as 1-5, or a comma-separated list of these. * and ranges may have a step, such as */15. If neither day field is *, a day matches if one of the two fields matches. If one of them is *, the other one decides." example:"30 6 * * mon-fri"`
 	UTCDeltaHours Integer `json:"utcDeltaHours,omitempty" minimum:"-12" maximum:"14" doc:"The offset from UTC in hours of the time zone in which cron is evaluated. Defaults to 0." example:"-5"`

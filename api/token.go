@@ -16,7 +16,7 @@ type TokenRequest struct {
 	Secret   string `json:"secret" minLength:"1" maxLength:"255" doc:"One of the secrets of the client." example:"tranche_secret_Yp8nJ0mRr3Yt1wq6cT5h0s9uFzKxVdLgEaBoN2iQ7Mk"`
 }
 
-// TokenAnswer has the members of both documented answers (decisions 2.1).
+// TokenAnswer has the members of both documented answers (contract 2.1).
 type TokenAnswer struct {
 	AccessToken  string `json:"accessToken" doc:"The access token: a JWT (RFC 9068, ES256) for the Authorization header of all other requests."`
 	RefreshToken string `json:"refreshToken" doc:"An opaque token that you can exchange for a new access token without the credentials of the client."`

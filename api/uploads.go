@@ -9,7 +9,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// UploadAddress is a signed URL for an upload (interface 4.4).
+// UploadAddress is a signed URL for an upload (contract A.4.4).
 type UploadAddress struct {
 	SignedURL    string    `json:"signedUrl" doc:"Send the file in a PUT request to this URL before expiresAt. No bearer token is needed." example:"http://localhost:8080/v1/stores/attachments/0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11?expires=1795226065&name=0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv&signature=…"`
 	FileName     string    `json:"fileName" doc:"The stored name. Use it in attachmentFileNames." example:"0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11.csv"`

@@ -119,7 +119,7 @@ func testCursor(t *testing.T, s *apitest.Service) {
 	}
 }
 
-// The total is at most 10,000 (decisions 1.10).
+// The total is at most 10,000 (contract 1.10).
 func testLongList(t *testing.T, s *apitest.Service) {
 	t.Helper()
 	n := s.Tenant(t)

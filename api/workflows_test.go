@@ -16,7 +16,7 @@ import (
 	"tranche/internal/pgtest"
 )
 
-// timePattern matches the times of decisions 1.2.
+// timePattern matches the times of contract 1.2.
 var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 
 const unknownID = "0197a1b2-6a70-7cc3-9d52-3f6e0d6c1a11"

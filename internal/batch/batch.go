@@ -38,10 +38,10 @@ import (
 	"tranche/queries"
 )
 
-// Status is the status of a batch (interface 3.3).
+// Status is the status of a batch (contract A.3.3).
 type Status string
 
-// The statuses of a batch. Decisions 6.4 gives their order.
+// The statuses of a batch. Contract 6.4 gives their order.
 const (
 	StatusPending               Status = "pending"
 	StatusPreProcessing         Status = "pre_processing"
@@ -55,7 +55,7 @@ const (
 	StatusCancelled             Status = "cancelled"
 )
 
-// The results of pre-processing (decisions 6.4). ResultFailed is followed by a reason.
+// The results of pre-processing (contract 6.4). ResultFailed is followed by a reason.
 const (
 	ResultValid          = "valid"
 	ResultPartiallyValid = "partially_valid"
@@ -89,7 +89,7 @@ type Service struct {
 // New returns a Service.
 func New(c Config) *Service { return &Service{Config: c, q: queries.New()} }
 
-// Batch is the record of a batch (interface 2.10).
+// Batch is the record of a batch (contract A.2.10).
 type Batch struct {
 	ID              uuid.UUID
 	WorkflowID      uuid.UUID
@@ -121,7 +121,7 @@ type Batch struct {
 }
 
 // Pending returns how many items have not ended. The total is always the sum of the
-// completed, the failed and the pending items (decisions 6.5).
+// completed, the failed and the pending items (contract 6.5).
 func (b *Batch) Pending() int { return b.Total - b.Completed - b.Failed }
 
 // isBeingCancelled reports whether the batch has a cancel request and has not ended.

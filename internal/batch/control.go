@@ -76,7 +76,7 @@ func (s *Service) Resume(ctx context.Context, tenantID, id uuid.UUID) error {
 }
 
 // Cancel requests the end of a batch. Items that do not run are cancelled, items that run
-// finish, and the output of all items is still written (decisions 6.4). A second request
+// finish, and the output of all items is still written (contract 6.4). A second request
 // changes nothing. The error is fault.NotFound for an unknown batch, and fault.Conflict for
 // one that has ended.
 func (s *Service) Cancel(ctx context.Context, tenantID, id uuid.UUID) error {

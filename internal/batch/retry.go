@@ -17,7 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// RetryMode selects what a retry repeats (interface 4.4, decisions 6.9).
+// RetryMode selects what a retry repeats (contract A.4.4, 6.9).
 type RetryMode string
 
 // The modes.

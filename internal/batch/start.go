@@ -19,7 +19,7 @@ import (
 )
 
 // Request asks for a batch. Its sources are read in this order: Items, Files, Packages
-// (decisions 6.2).
+// (contract 6.2).
 type Request struct {
 	TenantID    uuid.UUID
 	PrincipalID string

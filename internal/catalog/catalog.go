@@ -1,6 +1,5 @@
 // Package catalog owns the workflow records of a tenant: drafted, published,
-// archived, deleted (sections 2.2, 3.1 and 4.2 of the interface specification,
-// decisions 3), and the bounded cache of the plans compiled from them. It must
+// archived, deleted (contract A.2.2, A.3.1 and A.4.2, 3), and the bounded cache of the plans compiled from them. It must
 // not know HTTP.
 package catalog
 
@@ -20,7 +19,7 @@ import (
 	"tranche/queries"
 )
 
-// Status is where a workflow stands (section 3.1).
+// Status is where a workflow stands (contract A.3.1).
 type Status string
 
 // The statuses.
@@ -36,10 +35,10 @@ type Content struct {
 	Description string
 	// Type becomes the workflowType of executions; empty for none.
 	Type string
-	// ExecutionMode is sync or async; empty leaves it to the graph (decisions 5.1).
+	// ExecutionMode is sync or async; empty leaves it to the graph (contract 5.1).
 	ExecutionMode string
 	// TimeoutSeconds is the time limit of an execution; 0 takes the default of
-	// the mode (decisions 3.4).
+	// the mode (contract 3.4).
 	TimeoutSeconds int
 	// InputSchema, Tasks and Edges are JSON as the caller wrote it.
 	InputSchema, Tasks, Edges json.RawMessage

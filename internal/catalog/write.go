@@ -17,7 +17,7 @@ import (
 	"tranche/queries"
 )
 
-// aliasPattern matches valid aliases (decisions 3.1).
+// aliasPattern matches valid aliases (contract 3.1).
 var aliasPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // Create makes version 1 of a new alias as a draft. An alias that exists is

@@ -42,7 +42,7 @@ type Content struct {
 	ExpiresAt *time.Time
 }
 
-// Authorization is a consent, signed or not (interface 2.1).
+// Authorization is a consent, signed or not (contract A.2.1).
 type Authorization struct {
 	Content
 	ID           uuid.UUID
@@ -288,7 +288,7 @@ func (c *Content) texts() []field {
 	}
 }
 
-// searchText returns the text that searches match (decisions 8.8).
+// searchText returns the text that searches match (contract 8.8).
 func (c *Content) searchText() string {
 	fields := append([]string{c.Key, c.Label, c.IdentityValue, c.BorrowerID, c.ExternalID}, c.Tags...)
 	return strings.ToLower(strings.Join(fields, fieldSeparator))

@@ -1,6 +1,6 @@
 // Package consent owns authorizations: consents that a signer confirms with a one-time
 // password, the evidence of each step, and the templates of the messages with the
-// passwords (interface 2.1, 3.4 and 4.1, decisions 8, docs/consent.md). It must not know
+// passwords (contract A.2.1, 3.4 and 4.1, 8, docs/consent.md). It must not know
 // HTTP.
 //
 // Four rules always hold:

@@ -6,7 +6,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// The limits of decisions 8.4.
+// The limits of contract 8.4.
 const (
 	sendPause             = 60 * time.Second // between two codes to a contact, or for an authorization
 	sendsPerContactShort  = 5

@@ -24,7 +24,7 @@ import (
 	"tranche/queries"
 )
 
-// SigningRequest is a request for a code. Zero members get the defaults of decisions 8.4.
+// SigningRequest is a request for a code. Zero members get the defaults of contract 8.4.
 type SigningRequest struct {
 	Channel     message.Channel
 	Value       string

@@ -52,7 +52,7 @@ type upload struct {
 }
 
 // startBatch uploads files and starts a batch with their items and with items in the
-// request (interface 4.4).
+// request (contract A.4.4).
 func startBatch(ctx context.Context, c *client, w workflow, files []upload, items ...json.RawMessage) (batchID string, err error) {
 	stored := make([]string, len(files))
 	for i, file := range files {

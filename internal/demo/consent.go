@@ -56,7 +56,7 @@ func (t *tour) execute(ctx context.Context, w workflow) (executed result, err er
 	return executed, err
 }
 
-// sign creates the authorization of the sample's borrower and signs it (interface 3.4).
+// sign creates the authorization of the sample's borrower and signs it (contract A.3.4).
 func (t *tour) sign(ctx context.Context) error {
 	var application struct {
 		BorrowerID string

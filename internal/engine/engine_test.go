@@ -239,7 +239,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestCompetition is decisions 4.5: without effects the earlier in tasks wins,
+// TestCompetition is contract 4.5: without effects the earlier in tasks wins,
 // whatever the lengths of the branches.
 func TestCompetition(t *testing.T) {
 	t.Parallel()

@@ -449,7 +449,7 @@ func (n *Nested) sourceFailed() bool {
 	return n.Tally.SourceFailed || slices.ContainsFunc(n.Frames, func(f *Frame) bool { return f.Tally.SourceFailed })
 }
 
-// path names a task's run within the execution (decisions 4.4): score,
+// path names a task's run within the execution (contract 4.4): score,
 // each[3].score, sub.score.
 func (s *step) path(i int) string { return pathOf(s.plan, s.in, i) }
 

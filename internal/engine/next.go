@@ -72,7 +72,7 @@ type action struct {
 // A step without effects is a when, or a program that reaches nothing outside. next asks
 // for one such step at a time, lowest position first, and takes its result before anything
 // else happens. Effects begin, and the execution ends, only if no such step is left. So if
-// an end and a failure without effects compete, the earlier one in tasks wins (decisions
+// an end and a failure without effects compete, the earlier one in tasks wins (contract
 // 4.5). Only stops precede such a step. Nested graphs follow the same rules: the next step
 // of a task's runs is that of the first run that has one.
 func next(plan *workflow.Plan, state *State, event *event, buffer *actionBuffer) []action {
@@ -287,7 +287,7 @@ func (s *step) settleAll() {
 }
 
 // settle decides whether a task begins, once all its incoming edges are
-// decided: it does if one was taken, else it is skipped (decisions 4.2).
+// decided: it does if one was taken, else it is skipped (contract 4.2).
 func (s *step) settle(i int) {
 	t, task := &s.tasks[i], s.graph.Tasks[i]
 	if t.Status != StatusPending || t.Ready || t.Later {

@@ -7,7 +7,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// The statusCodes of results that no end task chose (decisions 5.2).
+// The statusCodes of results that no end task chose (contract 5.2).
 const (
 	statusCodeCompleted = 200
 	statusCodeOwn       = 422 // by the workflow's own doing
@@ -19,7 +19,7 @@ const (
 // Outcome is how an execution ended.
 type Outcome struct {
 	Status     Status // completed, failed, timeout or cancelled
-	StatusCode int    // decisions 5.2
+	StatusCode int    // contract 5.2
 	SubCode    fault.SubCode
 	// Output is never nil; CustomOutput is nil if there is none.
 	Output         map[string]any
@@ -129,7 +129,7 @@ func (o *Outcome) fail(task *workflow.Task, err *workflow.TaskError) {
 	}
 }
 
-// results is the output of a graph that reached no end (decisions 4.9).
+// results is the output of a graph that reached no end (contract 4.9).
 func results(graph *workflow.Graph, tasks []TaskState) map[string]any {
 	byID := map[string]any{}
 	last := 0

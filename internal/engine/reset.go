@@ -9,7 +9,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Reset prepares an ended state for a retry of the execution (decisions 5.7). It counts
+// Reset prepares an ended state for a retry of the execution (contract 5.7). It counts
 // the attempt, keeps tasks that completed or were skipped by their condition, and resets
 // all others with their descendants. After an end with status failed it resets every task.
 // Reset tasks in skip will be skipped. Reset returns the ids of the skipped tasks and of

@@ -7,7 +7,7 @@ import (
 )
 
 // ResetSources prepares a completed state for another attempt of the data sources that
-// failed in it (decisions 6.9). It counts the attempt. It resets those tasks with their
+// failed in it (contract 6.9). It counts the attempt. It resets those tasks with their
 // descendants, interrupted tasks, and every end. Everything else keeps its result, also a
 // handled failure of another task. If a source failed in the nested runs of a task, the
 // whole task runs again.

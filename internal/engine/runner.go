@@ -12,7 +12,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// waitMax is the longest wait that is timed in process (decisions 4.3).
+// waitMax is the longest wait that is timed in process (contract 4.3).
 const waitMax = 5 * time.Second
 
 // ErrCancelled is the cause of a context that ends because the execution is cancelled.

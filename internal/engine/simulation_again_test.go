@@ -6,7 +6,7 @@ import (
 )
 
 // again gives an execution that has ended another attempt if it can have one, and
-// holds what the attempt keeps and what it does anew (decisions 5.7 and 6.9).
+// holds what the attempt keeps and what it does anew (contract 5.7 and 6.9).
 func (r *trial) again(state *State) bool {
 	before := r.load()
 	isWhole := state.Status != StatusCompleted

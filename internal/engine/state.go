@@ -11,7 +11,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Status is that of an execution or of one of its tasks (decisions 5.6).
+// Status is that of an execution or of one of its tasks (contract 5.6).
 type Status string
 
 // The statuses. An execution is never waiting or skipped.

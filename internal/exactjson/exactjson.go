@@ -2,7 +2,7 @@
 // nil, bool, string, json.Number, []any or map[string]any, and nothing else;
 // numbers keep the text they arrived with. Reading is strict: duplicate keys,
 // invalid UTF-8, NUL characters, too deep nesting and absurd numbers are
-// errors (decisions 1.4). It must know no other package of the project.
+// errors (contract 1.4). It must know no other package of the project.
 package exactjson
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FormatTime is how a time is written: RFC 3339, UTC, milliseconds (decisions 1.2).
+// FormatTime is how a time is written: RFC 3339, UTC, milliseconds (contract 1.2).
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Encode returns a value as compact JSON with sorted names. Numbers keep their

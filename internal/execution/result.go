@@ -12,8 +12,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// Result is the result of an ended execution, as it is stored and returned (interface 2.3,
-// decisions 5.2).
+// Result is the result of an ended execution, as it is stored and returned (contract A.2.3, 5.2).
 type Result struct {
 	IsSuccess    bool                  `json:"isSuccess"`
 	StatusCode   int                   `json:"statusCode"`

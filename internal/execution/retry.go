@@ -35,7 +35,7 @@ type Retried struct {
 	AcceptedAt       time.Time
 }
 
-// Retry starts another attempt of a failed, cancelled or timed-out execution (decisions
+// Retry starts another attempt of a failed, cancelled or timed-out execution (contract
 // 5.7): the execution is pending again and gets a job. Errors: fault.NotFound;
 // fault.Invalid if its status forbids the retry or a task to skip is unknown.
 func (s *Service) Retry(ctx context.Context, r RetryRequest) (*Retried, error) {
@@ -102,7 +102,7 @@ func beforeEnd(tags, ends []string) []string {
 }
 
 // Retryable reports whether an execution of the given status can be retried, and why or
-// why not (decisions 5.6 and 5.7). An item is retried with its batch.
+// why not (contract 5.6 and 5.7). An item is retried with its batch.
 func Retryable(status engine.Status, isItem bool) (retryable bool, reason string) {
 	switch {
 	case isItem:

@@ -115,7 +115,7 @@ func (r *run) signals(ctx context.Context) (map[string]any, error) {
 	return payloads, nil
 }
 
-// newRoot returns the value of execution in expressions (decisions 4.7).
+// newRoot returns the value of execution in expressions (contract 4.7).
 func newRoot(id uuid.UUID, attempt int, borrowerID *string, isTest bool) *expression.Execution {
 	return &expression.Execution{
 		ID: id.String(), CreatedAt: queries.CreatedAt(id), Attempt: attempt, BorrowerID: borrowerID, IsTest: isTest,

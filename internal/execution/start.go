@@ -388,7 +388,7 @@ func CheckInput(plan *workflow.Plan, input map[string]any) (map[string]any, []fa
 }
 
 // BorrowerOf returns the borrowerId of an input, or nil if it is not a string of 1 to
-// BorrowerIDMax characters (decisions 5.3).
+// BorrowerIDMax characters (contract 5.3).
 func BorrowerOf(input map[string]any) *string {
 	id, ok := input["borrowerId"].(string)
 	if !ok || id == "" || utf8.RuneCountInString(id) > BorrowerIDMax {

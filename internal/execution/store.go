@@ -200,7 +200,7 @@ func readError(err error) error {
 }
 
 // errStatus is the error of a request that the status of the execution forbids
-// (decisions 1.9).
+// (contract 1.9).
 func errStatus(reason string) error {
 	return fault.New(fault.Invalid, "%s", reason).WithSubCode(fault.InvalidExecutionStatus)
 }

@@ -73,7 +73,7 @@ func (t Task) Value() any {
 	return members(taskMembers, t.Member)
 }
 
-// Execution is the execution as expressions see it (decisions 4.7).
+// Execution is the execution as expressions see it (contract 4.7).
 type Execution struct {
 	ID         string
 	CreatedAt  time.Time

@@ -14,7 +14,7 @@ import (
 // fault.NotFound) reports whether err has that kind.
 type Kind string
 
-// The kinds (interface 7).
+// The kinds (contract A.7).
 const (
 	Invalid          Kind = "invalid"           // the body or a parameter is malformed
 	Unauthorized     Kind = "unauthorized"      // the token is missing or invalid
@@ -34,7 +34,7 @@ const (
 // Error implements error.
 func (k Kind) Error() string { return string(k) }
 
-// SubCode is the errorSubCode of a response (interface 7.2; decisions 1.9, 4 and 5).
+// SubCode is the errorSubCode of a response (contract A.7.2; contract 1.9, 4 and 5).
 type SubCode string
 
 // The sub-codes.

@@ -122,7 +122,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkContentType accepts JSON in UTF-8. A missing type counts as JSON, and the
-// type of an empty body is ignored (decisions 1.4).
+// type of an empty body is ignored (contract 1.4).
 func checkContentType(r *http.Request, text []byte) error {
 	header := r.Header.Get("Content-Type")
 	if len(text) == 0 || header == "" {

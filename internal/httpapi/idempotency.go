@@ -36,7 +36,7 @@ type KeyConflicts struct {
 }
 
 // RegisterIdempotent is like Register for an operation that takes an
-// Idempotency-Key (decisions 1.11).
+// Idempotency-Key (contract 1.11).
 //
 // The handler stores the key together with its answer in the transaction of its
 // effect (KeepTx). If an earlier request has the key, that fails with

@@ -15,7 +15,7 @@ import (
 	"tranche/internal/identity"
 )
 
-// BodyMaxDefault is the default body limit in bytes (decisions 1.4).
+// BodyMaxDefault is the default body limit in bytes (contract 1.4).
 const BodyMaxDefault = 1 << 20
 
 // Operation declares everything about an endpoint except its handler.

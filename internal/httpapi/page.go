@@ -14,7 +14,7 @@ import (
 	"tranche/queries"
 )
 
-// totalMax is the largest total of a list that is counted (decisions 1.10).
+// totalMax is the largest total of a list that is counted (contract 1.10).
 const totalMax = 10_000
 
 // PageInput holds the parameters page and cursor of a list. An input embeds it and
@@ -69,7 +69,7 @@ func (p *PageInput) Window(perPage int) queries.Window {
 	return window
 }
 
-// Pagination describes the page of a list (interface 2.12, decisions 1.10).
+// Pagination describes the page of a list (contract A.2.12, 1.10).
 type Pagination struct {
 	Page        int         `json:"page" doc:"The number of the page, starting at 1." example:"1"`
 	PerPage     int         `json:"perPage" doc:"The number of items on a page." example:"20"`

@@ -91,7 +91,7 @@ func queryFaults(op *huma.Operation, address *url.URL) []fault.Detail {
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // ParseID parses the id of a resource. An id of the wrong form is fault.NotFound, like
-// an unknown id (decisions 1.3). thing is the resource in the message, "workflow".
+// an unknown id (contract 1.3). thing is the resource in the message, "workflow".
 func ParseID(text, thing string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || id.String() != text {

@@ -20,7 +20,7 @@ import (
 	"tranche/internal/logging"
 )
 
-// Problem is the body of every error (interface 7.2, decisions 1.7).
+// Problem is the body of every error (contract A.7.2, 1.7).
 type Problem struct {
 	Code         string          `json:"code" doc:"The class of the error." example:"VALIDATION_ERROR"`
 	Message      string          `json:"message" doc:"A description of the error for people. It does not repeat values of the request." example:"the request is invalid"`

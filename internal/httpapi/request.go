@@ -19,7 +19,7 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// requestIDPattern matches the request ids that a caller may choose (decisions 1.6).
+// requestIDPattern matches the request ids that a caller may choose (contract 1.6).
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // request collects the attributes of the log line of a request, and the functions that

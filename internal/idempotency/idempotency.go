@@ -1,6 +1,6 @@
 // Package idempotency stores which requests clients sent with an Idempotency-Key
 // and how they were answered, so that a repeated request has no further effect
-// (decisions 1.11). A key is stored in the transaction of the request's effect:
+// (contract 1.11). A key is stored in the transaction of the request's effect:
 // either both are committed or neither. Package idempotency must not know HTTP or
 // the effects of the requests.
 package idempotency

@@ -1,5 +1,5 @@
 // Package identity owns tenants, their clients and the tokens of clients. A token states
-// the tenant and the scopes of its caller (interface 5, decisions 2). Secrets and refresh
+// the tenant and the scopes of its caller (contract A.5, 2). Secrets and refresh
 // tokens are stored as hashes, signing keys are sealed. The package also counts requests
 // against rate limits. It must not know HTTP.
 package identity

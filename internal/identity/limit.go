@@ -15,7 +15,7 @@ import (
 	"tranche/queries"
 )
 
-// LimitCategory is a group of operations that share one rate limit (decisions 1.12).
+// LimitCategory is a group of operations that share one rate limit (contract 1.12).
 type LimitCategory string
 
 // The categories.
@@ -48,8 +48,7 @@ func (l Limit) String() string {
 	return strconv.Itoa(l.PerMinute)
 }
 
-// DefaultLimits returns the limits of a tenant without limits of its own (interface 8,
-// decisions 1.12).
+// DefaultLimits returns the limits of a tenant without limits of its own (contract A.8, 1.12).
 func DefaultLimits() []Limit {
 	return []Limit{{LimitManagement, 100}, {LimitSingle, 50}, {LimitBatch, 10}, {LimitPolling, 200}, {LimitAuthorizations, 100}}
 }

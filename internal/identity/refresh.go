@@ -19,7 +19,7 @@ import (
 )
 
 // refreshGrace is how long a used refresh token still returns the same successor. A
-// client that lost the response can ask again (decisions 2.3).
+// client that lost the response can ask again (contract 2.3).
 const refreshGrace = time.Minute
 
 // RefreshToken exchanges a refresh token for a new access token and a successor of the

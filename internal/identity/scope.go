@@ -7,7 +7,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// Scope is a permission of a client (decisions 2.4). Each operation of the API requires
+// Scope is a permission of a client (contract 2.4). Each operation of the API requires
 // one scope; a token has the scopes of its client.
 type Scope string
 
@@ -32,7 +32,7 @@ const (
 	ScopeAuditRead            Scope = "audit:read"
 )
 
-// Scopes returns every scope, in the order of decisions 2.4.
+// Scopes returns every scope, in the order of contract 2.4.
 func Scopes() []Scope {
 	return []Scope{
 		ScopeWorkflowsRead, ScopeWorkflowsWrite, ScopeWorkflowsPublish,
@@ -86,7 +86,7 @@ func (r Role) Scopes() []Scope {
 	})
 }
 
-// patterns returns the role's row of the table in decisions 2.4.
+// patterns returns the role's row of the table in contract 2.4.
 func (r Role) patterns() []string {
 	switch r {
 	case RoleAdmin:

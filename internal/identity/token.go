@@ -26,7 +26,7 @@ import (
 	"tranche/queries"
 )
 
-// Lifetimes of tokens (decisions 2.2, 2.3).
+// Lifetimes of tokens (contract 2.2, 2.3).
 const (
 	accessTokenTTL        = 86400 * time.Second
 	refreshTokenIdleTTL   = 7 * 24 * time.Hour
@@ -39,7 +39,7 @@ const (
 )
 
 // Token is the response of the token endpoint. It has the fields of both shapes of
-// interface 5 (decisions 2.1).
+// contract A.5 (contract 2.1).
 type Token struct {
 	AccessToken  string
 	RefreshToken string

@@ -10,7 +10,7 @@ import (
 // delimiterRowsMax is the most rows of the sample that are compared.
 const delimiterRowsMax = 50
 
-// detectDelimiter chooses comma, semicolon, tab or pipe (decisions 6.2). It takes the
+// detectDelimiter chooses comma, semicolon, tab or pipe (contract 6.2). It takes the
 // delimiter for which most rows of the sample have as many cells as the header. If
 // several are equal, it takes the one with most columns. The default is comma.
 func detectDelimiter(sample string, isWhole bool) rune {

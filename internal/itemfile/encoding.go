@@ -15,7 +15,7 @@ import (
 const sampleBytes = 64 << 10
 
 // decodeText returns the text of a file as UTF-8. The file can be UTF-8, UTF-16 or
-// Windows-1252 (decisions 6.2). In UTF-8, broken sequences remain as they are.
+// Windows-1252 (contract 6.2). In UTF-8, broken sequences remain as they are.
 func decodeText(source io.Reader) io.Reader {
 	r := bufio.NewReaderSize(source, sampleBytes)
 	head, _ := r.Peek(sampleBytes) // Read returns an error again

@@ -3,7 +3,7 @@ package itemfile
 import "strings"
 
 // formulaStarts are the first characters of texts that spreadsheet programs run as
-// formulas (decisions 6.7).
+// formulas (contract 6.7).
 const formulaStarts = "=+-@\t"
 
 // Escape puts an apostrophe before a text that a spreadsheet program would run as a

@@ -32,7 +32,7 @@ type format struct {
 	delimiter rune
 }
 
-// formats returns all formats (decisions 6.1).
+// formats returns all formats (contract 6.1).
 func formats() []format {
 	return []format{
 		{extension: ".csv", contentType: "text/csv"},

@@ -16,7 +16,7 @@ type layout struct {
 	nested  []nesting
 }
 
-// ignoredPrefix begins the names of columns that are not read (decisions 6.7).
+// ignoredPrefix begins the names of columns that are not read (contract 6.7).
 const ignoredPrefix = "_"
 
 // column is a column that is read. Columns without a name and ignored columns are not
@@ -37,7 +37,7 @@ func (c *column) field() string { return strings.Join(c.path, ".") }
 type nesting struct{ outer, inner int }
 
 // newLayout reads a header. SplitName splits the names of columns into properties
-// (decisions 6.2). Errors are *Error.
+// (contract 6.2). Errors are *Error.
 func newLayout(fileName string, header []string, schema map[string]any) (*layout, error) {
 	l := &layout{named: make([]bool, len(header))}
 	seen := map[string]bool{}

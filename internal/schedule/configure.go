@@ -20,7 +20,7 @@ import (
 	"tranche/queries"
 )
 
-// firingsShown is how many firings Get returns (decisions 7.4).
+// firingsShown is how many firings Get returns (contract 7.4).
 const firingsShown = 20
 
 // Configure sets slots of a workflow and returns all of its schedules. Settings name each
@@ -233,7 +233,7 @@ func (c *BatchContent) request(tenantID, workflowID uuid.UUID) batch.Request {
 	}
 }
 
-// principal returns the principal of the runs of a workflow's schedules (decisions 5.5).
+// principal returns the principal of the runs of a workflow's schedules (contract 5.5).
 func principal(workflowID uuid.UUID) string { return "schedule:" + workflowID.String() }
 
 // within adds the slot to the fields of an error's details.

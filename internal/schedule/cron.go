@@ -16,7 +16,7 @@ import (
 const searchYearsMax = 8
 
 // Cron is a cron expression with five fields: minute, hour, day of month, month and day
-// of week. It follows POSIX crontab and adds names and steps (decisions 7.2). A day
+// of week. It follows POSIX crontab and adds names and steps (contract 7.2). A day
 // matches if the day of month or the day of week matches. If one of them is "*", only the
 // other decides.
 type Cron struct{ schedule cron.Schedule }

@@ -43,7 +43,7 @@ type firing struct {
 // Fire fires at most 500 due schedules and returns how many it locked. It skips schedules
 // that another process has locked, and postpones schedules of archived workflows and
 // revoked tenants. A late schedule fires once, with its planned time, and continues with
-// the first time after now (decisions 7.3).
+// the first time after now (contract 7.3).
 func (s *Service) Fire(ctx context.Context) (locked int, err error) {
 	// Most polls find no due schedule and need no transaction.
 	next, err := s.q.SysScheduleGetNextRun(ctx, s.Pool)

@@ -1,6 +1,5 @@
 // Package schedule runs workflows at recurring times: it computes the times of cron
-// expressions, stores the two slots of a workflow, and fires due schedules (interface
-// 2.11 and 4.5, decisions 7). It must not know HTTP.
+// expressions, stores the two slots of a workflow, and fires due schedules (contract A.2.11 and A.4.5, 7). It must not know HTTP.
 //
 // A schedule is a row with the time of its next run. About once a second every worker
 // locks due rows and skips rows that another worker has locked (fire.go). In one
@@ -46,7 +45,7 @@ type Setting struct {
 }
 
 // BatchContent describes a scheduled batch. Without items, files and packages it repeats
-// the sources of the workflow's newest batch (decisions 7.1).
+// the sources of the workflow's newest batch (contract 7.1).
 type BatchContent struct {
 	Label       string // empty: the alias
 	Items       []any
@@ -74,7 +73,7 @@ type Status string
 // The statuses.
 const (
 	Started Status = "started"
-	Skipped Status = "skipped" // on purpose: decisions 7.1 and 7.3
+	Skipped Status = "skipped" // on purpose: contract 7.1 and 7.3
 	Failed  Status = "failed"  // the run could not be started
 )
 

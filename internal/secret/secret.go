@@ -1,5 +1,5 @@
 // Package secret keeps confidential values. Store keeps the secrets of tenants: values that
-// http-request tasks send and that nobody can read back (decisions 4.8). Each secret is
+// http-request tasks send and that nobody can read back (contract 4.8). Each secret is
 // bound to the hosts that may receive it. Keyring seals values in the database. The package
 // must not know HTTP or the engine.
 package secret

@@ -21,7 +21,7 @@ const (
 	PackageOutput PackageKind = "output" // result files of a batch
 )
 
-// Role is the role of a file in its package (decisions 6.8).
+// Role is the role of a file in its package (contract 6.8).
 type Role string
 
 // The roles.

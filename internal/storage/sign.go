@@ -15,7 +15,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// addressTTL is how long a signed address is valid (decisions 6.1).
+// addressTTL is how long a signed address is valid (contract 6.1).
 const addressTTL = 15 * time.Minute
 
 // AddressPath is the path of signed addresses below the public URL. The attachment's id

@@ -236,7 +236,7 @@ func (r *httpRequest) unanswered(ctx context.Context, call *workflow.Call, err e
 }
 
 // repeatable reports whether a request that may have had its effect can be
-// sent again by default (decisions 4.4).
+// sent again by default (contract 4.4).
 func (r *httpRequest) repeatable() bool {
 	return r.method != http.MethodPost && r.method != http.MethodPatch
 }

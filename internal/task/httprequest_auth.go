@@ -11,7 +11,7 @@ import (
 	"tranche/internal/workflow"
 )
 
-// The methods of authentication of a request (decisions 4.4).
+// The methods of authentication of a request (contract 4.4).
 const (
 	authBearer = "bearer"
 	authBasic  = "basic"

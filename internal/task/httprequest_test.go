@@ -113,7 +113,7 @@ func TestHTTPRequestSends(t *testing.T) {
 	}
 }
 
-// Each value is encoded for its place in the address (decisions 4.4).
+// Each value is encoded for its place in the address (contract 4.4).
 func TestHTTPRequestAddress(t *testing.T) {
 	t.Parallel()
 	s := serve(t, ok)
@@ -267,7 +267,7 @@ func TestHTTPRequestSuccessStatus(t *testing.T) {
 	}
 }
 
-// What is tried again by default depends on the method (decisions 4.4).
+// What is tried again by default depends on the method (contract 4.4).
 func TestHTTPRequestRetryability(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

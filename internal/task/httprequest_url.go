@@ -14,7 +14,7 @@ import (
 )
 
 // address is the url of an http-request: a template whose values are encoded for their
-// place (decisions 4.4). So a value can neither reach another path, nor add a parameter,
+// place (contract 4.4). So a value can neither reach another path, nor add a parameter,
 // nor change the host.
 type address struct{ template *expression.Template }
 

@@ -1,5 +1,5 @@
 // Package task holds the task types of workflow definitions, one file each: reading of the
-// config and the program (decisions 4.4). The reference for authors is docs/workflows.md.
+// config and the program (contract 4.4). The reference for authors is docs/workflows.md.
 // The package must know neither the database nor the engine. Programs reach the outside
 // through ports.
 package task

@@ -135,7 +135,7 @@ func TestUnknownMembersAreRefused(t *testing.T) {
 	}
 }
 
-// What waits makes its workflow asynchronous (decisions 5.1).
+// What waits makes its workflow asynchronous (contract 5.1).
 func TestModesOfTypes(t *testing.T) {
 	t.Parallel()
 	const nested = `"tasks":[{"id":"u","type":"end"}]`

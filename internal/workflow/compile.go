@@ -17,7 +17,7 @@ const (
 	warningsMax = 100
 )
 
-// Time limits of a workflow (decisions 3.4).
+// Time limits of a workflow (contract 3.4).
 const (
 	TimeoutSyncDefault  = 60 * time.Second
 	TimeoutSyncMax      = 300 * time.Second
@@ -43,7 +43,7 @@ func Compile(def Definition, types map[string]TaskType) (*Plan, error) {
 	if len(c.faults) == 0 {
 		return plan, nil
 	}
-	// The sub-codes of details belong to malformed bodies (decisions 1.9).
+	// The sub-codes of details belong to malformed bodies (contract 1.9).
 	for i := range c.faults {
 		c.faults[i].SubCode = ""
 	}
@@ -124,7 +124,7 @@ func (c *compiler) report(detail fault.Detail) {
 	}
 }
 
-// mode resolves the execution mode (decisions 5.1).
+// mode resolves the execution mode (contract 5.1).
 func (c *compiler) mode(asked Mode) Mode {
 	switch asked {
 	case ModeUnset:

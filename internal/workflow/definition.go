@@ -3,7 +3,7 @@
 // every fault of the graph reported at once. Everything in it is pure: it must
 // know neither database, HTTP nor clock, and no task type, which are passed in.
 //
-// The rules are those of decisions 3 to 5.
+// The rules are those of contract 3 to 5.
 package workflow
 
 import (
@@ -26,7 +26,7 @@ const (
 // Start is the source of the edges that lead into a graph.
 const Start = "start"
 
-// idPattern is decisions 4.1.
+// idPattern is contract 4.1.
 var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // Definition is a workflow as its author wrote it. It is well-formed but may be

@@ -16,7 +16,7 @@ const (
 	SubDepthMax    = 8      // workflows within each other, the outermost not counted
 )
 
-// Latest stands for the highest active version of an alias (decisions 4.4 and 5.4).
+// Latest stands for the highest active version of an alias (contract 4.4 and 5.4).
 const Latest = "latest"
 
 // versionPattern is how a version of a workflow is written.

@@ -10,7 +10,7 @@ import (
 	"tranche/internal/fault"
 )
 
-// Mode says whether an execute call waits for the result (decisions 5.1).
+// Mode says whether an execute call waits for the result (contract 5.1).
 type Mode string
 
 // The modes; ModeUnset leaves the choice to the graph.
@@ -77,7 +77,7 @@ type Task struct {
 	Targets []int // tasks this one has an edge to
 	// OnSuccess are the targets taken when the program chooses none: all but
 	// the one of onError's goto. OnSkip are those taken when the task is
-	// skipped: all but goto edges (decisions 4.3).
+	// skipped: all but goto edges (contract 4.3).
 	OnSuccess []int
 	OnSkip    []int
 	When      *expression.Expression // nil: always
@@ -98,7 +98,7 @@ type Task struct {
 // ErrorMode is the effect of a task's failure on its graph.
 type ErrorMode string
 
-// The error modes of decisions 4.3.
+// The error modes of contract 4.3.
 const (
 	ErrorFail     ErrorMode = "fail"     // the execution fails
 	ErrorContinue ErrorMode = "continue" // the edges are taken

@@ -47,7 +47,7 @@ type Call struct {
 }
 
 // IdempotencyKey names the call to the outside; it stays the same over automatic
-// retries and crashes (decisions 4.4).
+// retries and crashes (contract 4.4).
 func (c *Call) IdempotencyKey() string {
 	key := c.Env.ExecutionID + "/" + c.Env.Path
 	if c.KeyAttempt > 0 {
@@ -70,7 +70,7 @@ type Result struct {
 }
 
 // End holds the values that an end task adds to the result of its execution besides the
-// output (decisions 4.4).
+// output (contract 4.4).
 type End struct {
 	Failed       bool         `json:"failed,omitempty"`
 	StatusCode   int          `json:"statusCode,omitempty"` // 0: 200, or 422 if Failed
@@ -91,14 +91,14 @@ type Attachment struct {
 // Level ranks a notice.
 type Level string
 
-// The levels of decisions 5.8.
+// The levels of contract 5.8.
 const (
 	LevelInfo    Level = "info"
 	LevelWarning Level = "warning"
 	LevelError   Level = "error"
 )
 
-// Notice is a remark on an execution that its result carries (decisions 5.8).
+// Notice is a remark on an execution that its result carries (contract 5.8).
 type Notice struct {
 	Code      string    `json:"code"`
 	Level     Level     `json:"level"`

@@ -59,7 +59,7 @@ func (p *Plan) CheckInput(input map[string]any) (map[string]any, []fault.Detail)
 	return object, nil
 }
 
-// schema compiles the schema at path (decisions 3.5). Nothing is ever loaded: a
+// schema compiles the schema at path (contract 3.5). Nothing is ever loaded: a
 // $ref stays inside the document.
 func (c *compiler) schema(path string, document map[string]any) *schema {
 	draft, ok := schemaDraft(document)

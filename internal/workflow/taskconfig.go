@@ -96,7 +96,7 @@ func (t *taskConfig) refer(path string, from reads) {
 	t.compiler.readsNow = t.compiler.readsNow || from.ReadsNow()
 }
 
-// common reads the members that every config may have (decisions 4.3).
+// common reads the members that every config may have (contract 4.3).
 func (t *taskConfig) common() {
 	t.task.When = t.root.Condition("when")
 	t.task.Timeout = t.root.Milliseconds("timeoutMs", 0, 1, t.timeout)
@@ -157,7 +157,7 @@ func (t *taskConfig) unread() {
 }
 
 // checkRefs checks that expressions read only tasks that are decided before:
-// ancestors, and ancestors of the tasks around (decisions 4.5).
+// ancestors, and ancestors of the tasks around (contract 4.5).
 func (t *taskConfig) checkRefs() {
 	var ancestors []bool
 	for _, ref := range t.refs {

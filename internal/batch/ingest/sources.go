@@ -21,7 +21,7 @@ import (
 // openSource opens a source of items. Faults of a file are *itemfile.Error.
 type openSource func() (itemfile.Reader, error)
 
-// sources returns the sources of a batch in their order (decisions 6.2): the items of the
+// sources returns the sources of a batch in their order (contract 6.2): the items of the
 // request, its files, then the packages that it names. Of an output package, only the
 // failed items are a source.
 func (in *Ingester) sources(ctx context.Context, key batch.Key, row *queries.BatchPreProcessingBeginRow, w *catalog.Workflow) ([]openSource, error) {

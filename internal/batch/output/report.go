@@ -22,7 +22,7 @@ import (
 	"tranche/queries"
 )
 
-// Names of the files of an output package (decisions 6.7).
+// Names of the files of an output package (contract 6.7).
 const (
 	resultsCSVName   = "results.csv"
 	resultsJSONLName = "results.jsonl"

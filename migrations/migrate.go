@@ -1,6 +1,6 @@
-// Package migrations brings a database to the schema of this program: River's
-// migrations into the schema river, then the SQL files beside this one with
-// goose. It must not know what the tables are for.
+// Package migrations migrates a database to the schema of this program. It applies River's
+// migrations to the schema river, and then the SQL files of this directory with goose. It
+// must not know the meaning of the tables.
 package migrations
 
 import (
@@ -28,29 +28,29 @@ import (
 const riverSchema = "river"
 
 const (
-	lockKey          = 0x7472616e636865 // "tranche"; the advisory lock that one migrating process holds
+	lockKey          = 0x7472616e636865 // "tranche"; the advisory lock of the migrating process
 	lockPollInterval = 100 * time.Millisecond
 	poolConnsMax     = 4
-	attemptsMax      = 20 // at a migration that deadlocks, a second each
+	attemptsMax      = 20 // for a migration that deadlocks; each takes a second
 )
 
 //go:embed *.sql
 var files embed.FS
 
-// Errors of Behind and Up; errors.Is tells them apart.
+// Errors of Behind and Up.
 var (
 	// ErrBehind says that migrations are missing.
 	ErrBehind = errors.New("the database's schema is behind")
 	// ErrAhead says that a newer program has migrated the database.
 	ErrAhead = errors.New("the database's schema is ahead")
-	// ErrLZ4 says that the database was made on another server: what is kept
-	// compressed cannot be read on this one, nor more of it written.
+	// ErrLZ4 says that another server created the database: this one can neither read nor
+	// write its compressed values.
 	ErrLZ4 = errors.New("the database's files are compressed with LZ4, which its server was built without")
 )
 
-// riverTuning drops the indexes that none of River's fetch, complete, schedule,
-// rescue and clean queries use and that each insert would pay for, and has the
-// busiest table vacuumed before dead rows slow its fetches. Repeatable.
+// riverTuning drops indexes that slow inserts and that no query of River uses for fetching,
+// completing, scheduling, rescuing and cleaning. It also makes autovacuum clean the
+// busiest table before dead rows slow its fetches. It is repeatable.
 const riverTuning = `
 DROP INDEX IF EXISTS river.river_job_args_index, river.river_job_metadata_index, river.river_job_kind;
 ALTER TABLE river.river_job SET (
@@ -60,30 +60,30 @@ ALTER TABLE river.river_job SET (
     autovacuum_vacuum_cost_delay = 0
 );`
 
-// Up migrates the database of the pool to this program's schema. Any number of
-// processes may call it at once: one migrates, the others wait and find nothing
-// left to do. It fails with ErrAhead on a database of a newer program.
+// Up migrates the database of the pool to this program's schema. Several processes may call
+// it concurrently: one migrates, and the others wait and find nothing to do. It returns
+// ErrAhead for a database of a newer program.
 func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	own, err := ownPool(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	defer own.Close()
-	// A dedicated connection: the lock is its session's and goes when it closes.
+	// The lock belongs to the session of this connection and ends with it.
 	conn, err := pgx.ConnectConfig(ctx, own.Config().ConnConfig)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := lock(ctx, conn); err != nil {
-		return fmt.Errorf("migrations: waiting for another process that migrates: %w", err)
+		return fmt.Errorf("migrations: wait for another migrating process: %w", err)
 	}
 	behind := Behind(ctx, own)
 	if behind != nil && !errors.Is(behind, ErrBehind) {
 		return behind
 	}
-	// Roles are of the server, not of the database: one that was restored
-	// elsewhere is up to date and may lack them all the same.
+	// Roles belong to the server, not to the database. A database that was restored on
+	// another server can be up to date and lack them.
 	if err := rolesUp(ctx, conn); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -112,8 +112,8 @@ func schemaUp(ctx context.Context, pool *pgxpool.Pool) error {
 		if err == nil {
 			return nil
 		}
-		// Older processes, which serve meanwhile, lock tables in orders of their own.
-		// A migration is a transaction: one that gave way to them begins anew.
+		// Older processes that still serve can lock tables in another order. A migration
+		// that was rolled back because of a deadlock starts again.
 		refused := (*pgconn.PgError)(nil)
 		if attempt == attemptsMax || !errors.As(err, &refused) || refused.Code != "40P01" {
 			return fmt.Errorf("migrations: %w", err)
@@ -121,8 +121,8 @@ func schemaUp(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 }
 
-// ownPool connects as the pool does, but as the user of its connection string
-// and without its time limits: a migration may have to rewrite a table.
+// ownPool returns a pool like the given one, but with the user of its connection string
+// and without time limits, because a migration may rewrite a table.
 func ownPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = poolConnsMax, 0, 0
@@ -133,8 +133,8 @@ func ownPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// lock polls instead of waiting inside PostgreSQL: a waiting statement would
-// hold a snapshot, for which CREATE INDEX CONCURRENTLY of a migration waits.
+// lock polls for the lock. A waiting statement would have a snapshot, and CREATE INDEX
+// CONCURRENTLY in a migration would wait for it.
 func lock(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		var locked bool
@@ -173,17 +173,17 @@ func newMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 	})
 }
 
-// newProvider applies whatever is missing, whatever its number: migrations that were
-// written beside each other need not reach a database in the order of their numbers.
+// newProvider returns a provider that applies all missing migrations in any order.
+// Migrations that were developed concurrently can reach a database out of order.
 func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), files,
 		goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true))
 }
 
-// Behind compares the database with this program: nil when they agree, ErrBehind
-// or ErrAhead, with both versions and what to do, when they do not. A process
-// that serves while a newer one is being rolled out meets ErrAhead. ErrLZ4 is
-// for a database that agrees and was moved to a server that cannot read it.
+// Behind compares the schema of the database with that of this program. It returns nil if
+// they are equal, and otherwise ErrBehind or ErrAhead with both versions and the action to
+// take. A process gets ErrAhead during the rollout of a newer version. ErrLZ4 means that
+// the schema is right, but this server cannot read the database.
 func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	wantGoose, wantRiver, err := Versions()
 	if err != nil {
@@ -193,7 +193,7 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	passedOver, err := missing(ctx, pool)
+	skipped, err := missing(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -207,15 +207,15 @@ func Behind(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w of this program (%s): run the newer tranche that migrated it", ErrAhead, versions)
 	case haveGoose < wantGoose || haveRiver < wantRiver:
 		return fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, versions)
-	case passedOver > 0: // one that was written beside a later one
-		return fmt.Errorf("%w (%s, %d passed over): run `tranche migrate`", ErrBehind, versions, passedOver)
+	case skipped > 0: // it was developed at the same time as a later one
+		return fmt.Errorf("%w (%s, %d skipped): run `tranche migrate`", ErrBehind, versions, skipped)
 	default:
 		return readable(ctx, pool)
 	}
 }
 
-// readable fails with ErrLZ4 where a server without LZ4 runs the data directory of one
-// with it: such a server starts, and fails when it comes upon a value.
+// readable returns ErrLZ4 if a server without LZ4 runs the data directory of a server with
+// LZ4. Such a server starts, but fails when it reads a compressed value.
 func readable(ctx context.Context, pool *pgxpool.Pool) error {
 	var unreadable bool
 	err := pool.QueryRow(ctx, `
@@ -223,7 +223,7 @@ func readable(ctx context.Context, pool *pgxpool.Pool) error {
 				WHERE attrelid IN ('attachment_chunks'::regclass, 'batch_chunks'::regclass) AND attcompression = 'l')
 			AND NOT (SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression')`).Scan(&unreadable)
 	if err != nil {
-		return fmt.Errorf("reading how the database's files are compressed: %w", err)
+		return fmt.Errorf("read the compression of the database: %w", err)
 	}
 	if unreadable {
 		return fmt.Errorf("%w: run a PostgreSQL that has it (Debian's, Ubuntu's and those of PGDG do)", ErrLZ4)
@@ -231,7 +231,8 @@ func readable(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// missing counts our own migrations that the database lacks; 0 when it has none yet.
+// missing counts the own migrations that the database lacks. It returns 0 for an empty
+// database.
 func missing(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
 	own, err := numbers()
 	if err != nil {
@@ -241,7 +242,7 @@ func missing(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
 		WHERE NOT EXISTS (SELECT FROM goose_db_version WHERE version_id = number AND is_applied)`, own)
 }
 
-// version reads a migration table; 0 when there is none yet.
+// version reads a migration table. It returns 0 if there is none yet.
 func version(ctx context.Context, pool *pgxpool.Pool, query string, args ...any) (int64, error) {
 	var at int64
 	err := pool.QueryRow(ctx, query, args...).Scan(&at)
@@ -249,17 +250,17 @@ func version(ctx context.Context, pool *pgxpool.Pool, query string, args ...any)
 		switch refused.Code {
 		case "42P01", "3F000": // no such table, schema
 			return 0, nil
-		case "22023", "42501": // no such role; it may not be taken, or may not read
+		case "22023", "42501": // the role does not exist, may not be set, or may not read
 			return 0, fmt.Errorf("%w (%s): run `tranche migrate`", ErrBehind, refused.Message)
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading the schema's version: %w", err)
+		return 0, fmt.Errorf("read the schema's version: %w", err)
 	}
 	return at, nil
 }
 
-// Versions are the newest migrations of this program, our own and River's.
+// Versions returns the newest own migration of this program and that of River.
 func Versions() (own, river int64, err error) {
 	all, err := numbers()
 	if err != nil {
@@ -276,7 +277,7 @@ func Versions() (own, river int64, err error) {
 	return own, river, nil
 }
 
-// numbers are those of our own migrations.
+// numbers returns the numbers of the own migrations.
 func numbers() ([]int64, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -291,8 +292,8 @@ func numbers() ([]int64, error) {
 	return all, nil
 }
 
-// Fingerprint changes whenever a migrated database would: it names the template
-// databases of tests.
+// Fingerprint identifies the state of a migrated database. The names of the template
+// databases of tests contain it.
 func Fingerprint() (string, error) {
 	_, river, err := Versions()
 	if err != nil {

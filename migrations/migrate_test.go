@@ -211,7 +211,7 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	err = migrations.Up(ctx, pool)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "another process that migrates")
+	require.ErrorContains(t, err, "another migrating process")
 }
 
 func scan[T any](t *testing.T, pool *pgxpool.Pool, query string) T {

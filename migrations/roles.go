@@ -12,15 +12,15 @@ import (
 	"tranche/internal/postgres"
 )
 
-// roleAttemptsMax is how often roles are asked for again: they belong to the
-// whole server, where processes that migrate other databases make them too.
+// roleAttemptsMax is how often creating a role is tried again. Roles belong to the whole
+// server, so processes that migrate other databases create them concurrently.
 const roleAttemptsMax = 10
 
-// ErrRoles says that the user who migrates may not make the application's roles.
+// ErrRoles says that the migrating user may not create the application's roles.
 var ErrRoles = errors.New("the roles of the application are missing")
 
-// rolesUp makes the roles under which the application works, and makes the user
-// who migrates a member, with the privileges of both: its views show all tenants.
+// rolesUp creates the roles of the application and makes the migrating user a member of
+// both, because its views show all tenants.
 func rolesUp(ctx context.Context, conn *pgx.Conn) error {
 	for attempt := 1; ; attempt++ {
 		missing, err := rolesMissing(ctx, conn)
@@ -40,7 +40,7 @@ func rolesUp(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// rolesMissing is the SQL that is still to be run.
+// rolesMissing returns the SQL that creates the missing roles and memberships.
 func rolesMissing(ctx context.Context, conn *pgx.Conn) (statements []string, err error) {
 	rows, err := conn.Query(ctx, `
 		WITH wanted AS (SELECT unnest($1::text[]) AS name)
@@ -59,10 +59,9 @@ func rolesMissing(ctx context.Context, conn *pgx.Conn) (statements []string, err
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// rolePrivileges lets the roles work with all tables and own none of them.
-// Repeatable: it runs after the migrations and covers what they made. Partitions
-// of executions that have policies of their own are read and changed, and no
-// rows are added or removed there.
+// rolePrivileges grants the roles access to all tables, but no ownership. It runs after
+// every migration and is repeatable. In partitions with policies of their own the roles
+// can read and change rows, but not insert or delete them.
 const rolePrivileges = `
 GRANT USAGE ON SCHEMA public, river TO tranche_app, tranche_system;
 GRANT USAGE ON SCHEMA ops TO tranche_system;

@@ -212,9 +212,8 @@ func (s *Service) issueTx(ctx context.Context, tx pgx.Tx, i issue) (expiresAt ti
 	return expiresAt, nil
 }
 
-// supersedeTx ends the open code of an authorization, because another one is
-// asked for or because what it would sign has changed, and says in the content
-// of the evidence which it was.
+// supersedeTx ends the open code of an authorization, because another code was requested
+// or the content changed. It adds the id of the code to the content of the evidence.
 func (s *Service) supersedeTx(ctx context.Context, tx pgx.Tx, tenantID, authorizationID uuid.UUID, content map[string]any) error {
 	ended, err := s.q.OTPSupersede(ctx, tx, queries.OTPSupersedeParams{TenantID: tenantID, AuthorizationID: authorizationID})
 	if errors.Is(err, pgx.ErrNoRows) {

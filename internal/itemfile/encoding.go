@@ -66,7 +66,7 @@ func (a *asciiUntil) Read(p []byte) (int, error) {
 	if _, err := a.source.Peek(1); err != nil {
 		return 0, err
 	}
-	buffered, _ := a.source.Peek(min(len(p), a.source.Buffered())) // within what is buffered
+	buffered, _ := a.source.Peek(min(len(p), a.source.Buffered())) // this many bytes are buffered
 	n := slices.IndexFunc(buffered, func(b byte) bool { return b >= utf8.RuneSelf })
 	if n == 0 {
 		a.decide()

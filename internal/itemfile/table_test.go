@@ -272,7 +272,7 @@ func TestMisplacedQuoteFailsItsRowAlone(t *testing.T) {
 		got.Read()
 		require.Equal(t, want, got)
 	}
-	require.NoError(t, r.Skip(), "a broken row is passed over like any other")
+	require.NoError(t, r.Skip(), "a broken row is skipped like any other")
 	require.ErrorIs(t, r.Skip(), io.EOF)
 }
 

@@ -10,19 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Cost is what work asked of the database. It does not depend on the machine.
+// Cost is the number of database operations of some work. It does not depend on the machine.
 type Cost struct {
 	Transactions int64
-	Trips        int64 // to the server and back; not those that prepare a statement for the first time
+	Trips        int64 // round trips, without those that prepare a statement
 }
 
-// Counter counts what a pool is used for.
+// Counter counts the operations of a pool.
 type Counter struct {
 	transactions, trips atomic.Int64
 }
 
-// CountedPool returns another pool on the database of a pool, and what counts
-// its use.
+// CountedPool returns another pool on the same database, and the counter of its
+// operations.
 func CountedPool(tb testing.TB, pool *pgxpool.Pool) (*pgxpool.Pool, *Counter) {
 	tb.Helper()
 	counter := &Counter{}
@@ -34,7 +34,7 @@ func CountedPool(tb testing.TB, pool *pgxpool.Pool) (*pgxpool.Pool, *Counter) {
 	return counted, counter
 }
 
-// Of returns what work costs.
+// Of returns the cost of work.
 func (c *Counter) Of(work func()) Cost {
 	transactions, trips := c.transactions.Load(), c.trips.Load()
 	work()
@@ -42,7 +42,7 @@ func (c *Counter) Of(work func()) Cost {
 }
 
 func (c *Counter) count(conn *pgx.Conn) {
-	const idle = 'I' // a statement outside a transaction is one of its own
+	const idle = 'I' // a statement outside a transaction is a transaction of its own
 	if conn.PgConn().TxStatus() == idle {
 		c.transactions.Add(1)
 	}

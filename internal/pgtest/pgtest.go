@@ -1,11 +1,11 @@
-// Package pgtest gives tests a real PostgreSQL: databases of their own, cloned
-// from a migrated template in a tenth of a second, or transactions that are
-// rolled back, and rows to start from.
+// Package pgtest provides a real PostgreSQL for tests. A test gets its own database, cloned
+// from a migrated template in a tenth of a second, or a transaction that is rolled back.
+// The package also has factories for rows, and helpers that change, count and await them.
+// It must not know HTTP.
 //
-// All test binaries of a `go test ./...` share one server, which the first of
-// them starts and which ends by itself some minutes after the last;
-// TEST_DATABASE_URL names another (its user must be allowed to create
-// databases). It must not know HTTP.
+// All test binaries of a `go test ./...` share one server. The first binary starts it, and
+// it ends some minutes after the last binary. TEST_DATABASE_URL names another server; its
+// user must be allowed to create databases.
 package pgtest
 
 import (
@@ -28,11 +28,11 @@ import (
 
 const poolConns = 10
 
-// serviceUser is who services under test connect as.
+// serviceUser is the database user of services under test.
 const serviceUser = "tranche_test_service"
 
-// makeServiceUser follows a migration, which makes the roles. Users are of the
-// whole server: other processes make it too.
+// makeServiceUser runs after the migrations, which create the roles. Users belong to the
+// whole server, so several processes may create the user concurrently.
 const makeServiceUser = `DO $$ BEGIN
 	PERFORM pg_advisory_xact_lock(hashtext('` + serviceUser + `'));
 	IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + serviceUser + `') THEN
@@ -41,8 +41,8 @@ const makeServiceUser = `DO $$ BEGIN
 	END IF;
 END $$`
 
-// URL returns the connection string of a migrated database of the test's own,
-// which is dropped when the test ends.
+// URL returns the connection string of a new migrated database. It is dropped when the
+// test ends.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	template, err := templateName()
@@ -50,31 +50,30 @@ func URL(tb testing.TB) string {
 	return create(tb, "TEMPLATE "+template)
 }
 
-// EmptyURL is URL for a database without any migration, made with the given options
+// EmptyURL returns the connection string of a new empty database. The options are those
 // of CREATE DATABASE.
 func EmptyURL(tb testing.TB, options ...string) string {
 	tb.Helper()
 	return create(tb, strings.Join(options, " "))
 }
 
-// ServiceURL is the connection string of a user who has what a service needs on
-// the database of URL and nothing else: a member of the application's roles, who
-// owns nothing.
+// ServiceURL returns the connection string of a user with the privileges of a service: it
+// is a member of the application's roles and owns nothing.
 func ServiceURL(tb testing.TB, url string) string {
 	tb.Helper()
 	return withUser(url, serviceUser)
 }
 
-// Pool returns a pool on a migrated database of the test's own: for tests where
-// commits, concurrency or notifications matter.
+// Pool returns a pool on a new migrated database. Use it if commits, concurrency or
+// notifications matter.
 func Pool(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
 	return OpenPool(tb, URL(tb))
 }
 
-// OpenPool returns a pool on a database that is closed when the test ends. Its
-// user sees and may do everything, but where a context names a tenant or the
-// system the pool is under their roles, as the service's are.
+// OpenPool returns a pool on a database. It is closed when the test ends. Its user may do
+// everything. If the context names a tenant or the system, the pool uses their role, as
+// the service does.
 func OpenPool(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
 	pool, err := postgres.NewPool(tb.Context(), url, postgres.PoolOptions{Name: tb.Name(), Conns: poolConns, Unscoped: postgres.SeesAsUser})
@@ -83,9 +82,9 @@ func OpenPool(tb testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// Tx returns a transaction in a migrated database that other tests share; it is
-// rolled back when the test ends. Rows that parallel tests may insert too need
-// keys of their own, or one waits for the other: the factories make them.
+// Tx returns a transaction in a migrated database that tests share. It is rolled back
+// when the test ends. Rows need unique keys, because parallel tests would wait for each
+// other; the factories create such keys.
 func Tx(tb testing.TB) pgx.Tx {
 	tb.Helper()
 	shared, err := sharedName()
@@ -98,7 +97,7 @@ func Tx(tb testing.TB) pgx.Tx {
 	return tx
 }
 
-// create makes a database and returns its connection string.
+// create creates a database and returns its connection string.
 func create(tb testing.TB, how string) string {
 	tb.Helper()
 	admin, err := serverURL()
@@ -131,7 +130,7 @@ func withDatabase(admin, name string) string {
 	return admin + " dbname=" + name // the keyword form, in which the last one counts
 }
 
-// withUser replaces the user of a connection string; the password is the name.
+// withUser replaces the user of a connection string. The password is the user's name.
 func withUser(admin, name string) string {
 	if parsed, err := url.Parse(admin); err == nil && strings.HasPrefix(parsed.Scheme, "postgres") {
 		parsed.User = url.UserPassword(name, name)
@@ -140,16 +139,15 @@ func withUser(admin, name string) string {
 	return admin + " user=" + name + " password=" + name
 }
 
-// templateName is the migrated database that others are cloned from; sharedName
-// is the one of rolled-back transactions. Once per process.
+// templateName is the migrated database that is cloned. sharedName is the database of Tx.
 var (
 	templateName = sync.OnceValues(func() (string, error) { return ensure("template") })
 	sharedName   = sync.OnceValues(func() (string, error) { return ensure("shared") })
 )
 
-// ensure returns the migrated database of a purpose, and makes it if no other
-// process has. It exists under its name only when it is complete. The month is
-// part of the name: migrations make partitions from the current one on.
+// ensure returns the migrated database for a purpose and creates it if needed. It has its
+// name only when it is complete. The name contains the month, because the migrations
+// create partitions from the current month on.
 func ensure(purpose string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeMax)
 	defer cancel()

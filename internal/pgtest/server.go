@@ -21,19 +21,19 @@ import (
 
 const (
 	startTimeMax = 2 * time.Minute // initdb on a loaded machine; a download
-	idleTimeMax  = 3 * time.Minute // the server's life after the last test binary's; see idleVariable
+	idleTimeMax  = 3 * time.Minute // life of the server after the last test binary; see idleVariable
 	pollInterval = 50 * time.Millisecond
 
-	binVariable = "TRANCHE_PG_BIN" // where initdb and postgres are
-	// superviseVariable turns a test binary into the server's supervisor; it
-	// holds the directory.
+	binVariable = "TRANCHE_PG_BIN" // directory of initdb and postgres
+	// superviseVariable makes a test binary the supervisor of the server. Its value is the
+	// directory.
 	superviseVariable = "TRANCHE_PGTEST_SUPERVISE"
-	// idleVariable shortens or lengthens the idle server's life ("30s").
+	// idleVariable changes idleTimeMax, for example to "30s".
 	idleVariable = "TRANCHE_PGTEST_IDLE"
 )
 
-// init is where a test binary that was started as the supervisor leaves its
-// ordinary course: the only moment before the tests that a library has.
+// init runs the supervisor in a test binary that was started as one. A library has no other
+// hook before the tests.
 func init() {
 	dir := os.Getenv(superviseVariable)
 	if dir == "" {
@@ -46,14 +46,14 @@ func init() {
 	os.Exit(0)
 }
 
-// shared is the server that all test binaries share.
+// shared is the server of all test binaries.
 type shared struct {
 	url string
-	// use keeps the server alive until the process ends; nil for another's.
+	// use keeps the server alive until the process ends. It is nil for TEST_DATABASE_URL.
 	use *embedded.Server
 }
 
-// sharedServer finds or starts it, once per process.
+// sharedServer finds or starts the server, once per process.
 var sharedServer = sync.OnceValues(func() (shared, error) {
 	if url := os.Getenv("TEST_DATABASE_URL"); url != "" {
 		return shared{url: url}, nil
@@ -71,14 +71,14 @@ var sharedServer = sync.OnceValues(func() (shared, error) {
 	return shared{url: server.URL(), use: server}, nil
 })
 
-// serverURL is the administrative connection string of the shared server.
+// serverURL returns the administrative connection string of the shared server.
 func serverURL() (string, error) {
 	server, err := sharedServer()
 	return server.url, err
 }
 
-// sharedDir is the directory of this user's test server for this checkout and the
-// binaries that are named.
+// sharedDir returns the directory of the test server. It depends on the user, the checkout
+// and the PostgreSQL binaries.
 func sharedDir() (string, error) {
 	root, err := checkout()
 	if err != nil {
@@ -89,7 +89,7 @@ func sharedDir() (string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("tranche-test-%d-%s", uid, hex.EncodeToString(sum[:4])))
 	mode := fs.FileMode(0o700)
 	if uid == 0 {
-		mode = 0o711 // the server drops to another user, who passes through
+		mode = 0o711 // the server runs as another user, which must pass through
 	}
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
@@ -101,10 +101,10 @@ func sharedDir() (string, error) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != uid {
 		return "", fmt.Errorf("%s is not a directory of user %d: remove it", dir, uid)
 	}
-	return dir, os.Chmod(dir, mode) // whatever the umask took away
+	return dir, os.Chmod(dir, mode) // Mkdir applies the umask
 }
 
-// checkout is the directory of go.mod above the package under test.
+// checkout returns the directory with go.mod above the package under test.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -121,10 +121,10 @@ func checkout() (string, error) {
 	}
 }
 
-// share finds the running server, or starts a supervisor and waits. Several
-// test binaries do this at once: one supervisor gets the lock, the others leave.
+// share finds the running server, or starts a supervisor and waits for it. If several test
+// binaries do this at once, one supervisor gets the lock and the others exit.
 func share(ctx context.Context, dir string) (*embedded.Server, error) {
-	started := 0 // process id of a supervisor of ours that has not ended
+	started := 0 // process id of our supervisor while it runs
 	for {
 		if current, err := os.ReadFile(filepath.Join(dir, "current")); err == nil {
 			server, found, err := embedded.Find(ctx, string(current))
@@ -147,8 +147,8 @@ func share(ctx context.Context, dir string) (*embedded.Server, error) {
 	}
 }
 
-// ensureSupervisor starts a supervisor unless ours still lives. One that ended
-// well found another at work, perhaps one that was just stopping.
+// ensureSupervisor starts a supervisor unless ours still runs. If ours has exited without
+// an error, it found another one, which may have been stopping.
 func ensureSupervisor(dir string, pid int) (int, error) {
 	if pid != 0 {
 		var status syscall.WaitStatus
@@ -157,7 +157,7 @@ func ensureSupervisor(dir string, pid int) (int, error) {
 			return pid, nil
 		}
 		if err == nil && status.ExitStatus() != 0 {
-			return 0, errors.New("it does not start")
+			return 0, errors.New("it did not start")
 		}
 		time.Sleep(pollInterval)
 	}
@@ -190,10 +190,10 @@ func supervisorLog(dir string) string {
 	return strings.TrimSpace(string(log[max(0, len(log)-4096):]))
 }
 
-// supervise runs the server in a fresh directory until no test binary has used
-// it for a while, then removes the directory. It returns nil at once when there
-// is another supervisor. Nothing is kept between servers: without fsync a
-// crash of the machine could leave a broken cluster.
+// supervise runs the server in a new directory until no test binary has used it for a
+// while, and then removes the directory. It returns nil at once if there is another
+// supervisor. It never reuses a directory: the server runs without fsync, so a crash of
+// the machine could leave a broken cluster.
 func supervise(ctx context.Context, dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -208,7 +208,7 @@ func supervise(ctx context.Context, dir string) error {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "server-*")); err == nil {
 		for _, old := range left {
-			_ = os.RemoveAll(old) // of a supervisor that was killed
+			_ = os.RemoveAll(old) // left by a killed supervisor
 		}
 	}
 	place := filepath.Join(dir, "server-"+strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixMilli(), 36))

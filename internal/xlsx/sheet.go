@@ -2,7 +2,7 @@
 // format .xlsx (ECMA-376). It streams the rows, keeps the exact digits of numbers
 // and stays within the limits below.
 //
-// The package is pure. It must not know what a row stands for.
+// The package is pure. It must not know the meaning of a row.
 package xlsx
 
 import (

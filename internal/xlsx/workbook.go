@@ -138,7 +138,8 @@ func (b *workbook) open(name string) (io.ReadCloser, error) {
 	return &unpacking{ReadCloser: content, book: b}, nil
 }
 
-// unpacking limits how much is unpacked in total, whatever sizes the archive states.
+// unpacking limits the total size of unpacked data. It does not trust the sizes in the
+// archive.
 type unpacking struct {
 	io.ReadCloser
 	book *workbook

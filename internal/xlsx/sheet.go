@@ -135,8 +135,7 @@ func (s *Sheet) readToRow() (isEnd bool, err error) {
 			if err := s.readRow(t); err != nil {
 				return false, err
 			}
-			hasValue := slices.ContainsFunc(s.cells, func(c Cell) bool { return c.Text != "" })
-			if hasValue || s.fault != nil {
+			if !s.isEmpty() {
 				return false, nil
 			}
 		case xml.EndElement:
@@ -146,6 +145,11 @@ func (s *Sheet) readToRow() (isEnd bool, err error) {
 			}
 		}
 	}
+}
+
+// isEmpty reports whether the last row has neither a value nor a fault.
+func (s *Sheet) isEmpty() bool {
+	return s.fault == nil && !slices.ContainsFunc(s.cells, func(c Cell) bool { return c.Text != "" })
 }
 
 // Time returns the time that the sheet stores as this number of days.

@@ -1,5 +1,5 @@
 -- A statement that knows the id of an execution runs on the partition of its
--- month (queries.OnPartition): through the parents it opens those of all months, with
+-- month (queries.InMonth): through the parents it opens those of all months, with
 -- more than a hundred indexes for a year, or is planned anew each time. Policies of
 -- parents do not hold there, so partitions have the same ones of their own.
 

@@ -76,8 +76,6 @@ func Leaves(object []byte, yield func(path []string, leaf any) error) error {
 }
 
 // errStopped ends a walk because the caller's function returned an error.
-//
-//nolint:gochecknoglobals // a sentinel
 var errStopped = &Error{Message: "stopped"}
 
 // reader reads one JSON text. The decoder of package jsontext takes more than

@@ -58,8 +58,7 @@ func (o *office) kinds(t *testing.T, id uuid.UUID) (kinds []consent.Kind) {
 	return kinds
 }
 
-// hold locks an authorization, so that whoever signs it waits for the end of the
-// transaction.
+// hold locks an authorization, so that a signer waits for the end of the transaction.
 func (o *office) hold(t *testing.T, id uuid.UUID) pgx.Tx {
 	t.Helper()
 	tx, err := o.pool.Begin(t.Context())
@@ -78,8 +77,8 @@ func (o *office) awaitAttempt(t *testing.T, otpID uuid.UUID) {
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
-// An attempt that was counted is in the evidence, also where its process ends
-// before it has said what came of it.
+// The evidence contains each counted attempt, even if the process ends before it records the
+// result of the attempt.
 func TestAttemptCountsBeforeItCompares(t *testing.T) {
 	t.Parallel()
 	for name, present := range map[string]func(code string) string{

@@ -19,7 +19,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	}
 	next.Header.Del("Referer") // the previous address may contain a credential
 	// After a redirect to another origin, all further requests have no credentials, even if
-	// the other origin redirects back: it has chosen what they ask for.
+	// the other origin redirects back, because that origin has chosen their URLs.
 	isElsewhere := func(r *http.Request) bool { return !sameOrigin(r.URL, via[0].URL) }
 	if !isElsewhere(next) && !slices.ContainsFunc(via, isElsewhere) {
 		return nil

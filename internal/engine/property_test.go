@@ -282,7 +282,7 @@ func (s *simulation) perform(actions []action) event {
 	return s.answer(i, s.state.Tasks[i].Attempt, s.at)
 }
 
-// checkOrder holds that a task begins after all that leads to it is decided.
+// checkOrder checks that a task begins after all its predecessors are decided.
 func (s *simulation) checkOrder(i int) {
 	for _, source := range s.plan.Graph.Tasks[i].Sources {
 		require.True(s.t, s.state.Tasks[source].decided(s.plan.Graph.Tasks[source]))

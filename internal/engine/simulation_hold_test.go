@@ -36,7 +36,7 @@ func newHeld() held {
 
 func nth(path string, attempt int) string { return fmt.Sprint(path, "#", attempt) }
 
-// holdState holds what is true of every state that is stored.
+// holdState checks the invariants of every stored state.
 func (r *trial) holdState(state *State) {
 	r.each(state, func(v visited) {
 		t := v.state()
@@ -57,7 +57,7 @@ func (r *trial) holdState(state *State) {
 	})
 }
 
-// holdDecided holds that what is over stays as it is.
+// holdDecided checks that a task that is over does not change.
 func (r *trial) holdDecided(path string, t *TaskState) {
 	switch t.Status {
 	case StatusCompleted, StatusSkipped, StatusFailed:
@@ -128,7 +128,7 @@ func (r *trial) isDecided(t *TaskState, id string) bool {
 	}
 }
 
-// holdPrompt holds that an undisturbed task does not wait without need.
+// holdPrompt checks that an undisturbed task does not wait without need.
 func (r *trial) holdPrompt(v *visited) {
 	t, made := v.state(), r.specOf(v.path)
 	if t.Attempt == 0 {
@@ -200,7 +200,7 @@ func (r *trial) holdRuns(v *visited) {
 	}
 }
 
-// holdPause holds that the iterations of a loop keep their distance.
+// holdPause checks that the iterations of a loop keep their distance.
 func (r *trial) holdPause(v *visited, n *Nested) {
 	for _, frame := range n.Frames {
 		if sum := r.specOf(v.path).delay * time.Duration(frame.Index); r.attempt == 1 && frame.StartedAt.Sub(v.state().StartedAt) < sum {
@@ -218,8 +218,8 @@ func (r *trial) holdPause(v *visited, n *Nested) {
 	}
 }
 
-// takeTime is what an effect of the trial does: it holds what must hold before
-// an effect begins, and takes its time.
+// takeTime runs an effect of the trial. It checks the invariants before the effect begins,
+// and then waits for the effect's duration.
 func (r *trial) takeTime(ctx context.Context, call *workflow.Call) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // it was stopped before it could begin
@@ -258,7 +258,7 @@ func (r *trial) runs(call *workflow.Call) (found bool) {
 	return found
 }
 
-// holdBegin holds what must be true when an effect begins.
+// holdBegin checks the invariants at the begin of an effect.
 func (r *trial) holdBegin(call *workflow.Call) {
 	if !r.runs(call) {
 		r.fault("attempt %d of effect %s began before the state that says so was durable", call.Attempt, call.Env.Path)
@@ -296,7 +296,7 @@ func (r *trial) holdBegin(call *workflow.Call) {
 	}
 }
 
-// holdSight holds that the expressions of a call see their own run.
+// holdSight checks that the expressions of a call see their own run.
 func (r *trial) holdSight(call *workflow.Call) {
 	index, item := 0, any(nil)
 	runs := strings.Split(call.Env.Path, ".")
@@ -332,7 +332,7 @@ func (r *trial) note(call *workflow.Call, err *workflow.TaskError) {
 	}
 }
 
-// holdEnd holds what is true of an execution that has ended.
+// holdEnd checks the invariants of an execution that has ended.
 func (r *trial) holdEnd(state *State) {
 	if r.outcome.Status != state.Status {
 		r.fault("the outcome is %s, the state %s", r.outcome.Status, state.Status)

@@ -28,7 +28,7 @@ func TestSuspends(t *testing.T) {
 		require.Equal(t, 2, checkpoints)
 		require.Equal(t, map[string]Status{"a": StatusWaiting, "b": StatusCompleted, "c": StatusPending}, statuses(plan, state))
 
-		// Another process goes on, first too early, then in time.
+		// Another process continues, first too early, then in time.
 		state = copyOf(t, state)
 		verdict, err = newRunner().Drive(t.Context(), &Run{Plan: plan, State: state}, store)
 		require.NoError(t, err)

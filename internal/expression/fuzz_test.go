@@ -100,7 +100,7 @@ func requireOwn(t *testing.T, err error, source string) {
 	}
 }
 
-// requireStorable holds that a result can be written and read back unchanged.
+// requireStorable checks that a result can be written and read back unchanged.
 func requireStorable(t *testing.T, v any) {
 	t.Helper()
 	text, err := exactjson.Encode(v)

@@ -161,7 +161,7 @@ func TestFiringStartsAnExecution(t *testing.T) {
 	require.Equal(t, noon.Add(24*time.Hour+30*time.Minute), schedules[0].NextRunAt)
 }
 
-// A firing is skipped, and recorded, while the run before it goes on.
+// A firing is skipped and recorded while the previous run continues.
 func TestFiringIsSkippedWhileThePreviousRunIsOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

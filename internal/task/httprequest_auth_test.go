@@ -327,8 +327,8 @@ func TestSecretsAreMaskedInResults(t *testing.T) {
 	require.Contains(t, output, `"list":["[redacted]",1.10]`)
 }
 
-// TestRedactorMasksEncodedForms holds that a secret is found in whatever
-// form a service repeats it, and that other text stays.
+// TestRedactorMasksEncodedForms checks that the redactor finds a secret in every form in which
+// a service repeats it, and that other text stays.
 func TestRedactorMasksEncodedForms(t *testing.T) {
 	t.Parallel()
 	const secret = `p"a\ss<wé>/+& word`

@@ -136,7 +136,7 @@ func testAttemptErrors(t *testing.T, d *desk) {
 		require.Len(t, code, 10)
 		require.Contains(t, s.attempt(t, otpID, otherThan(code)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "").Message, "1 attempt is left")
 		require.Contains(t, s.attempt(t, otpID, otherThan(code)).ExpectProblem(http.StatusBadRequest, "VALIDATION_ERROR", "").Message, "no attempts are left")
-		require.Contains(t, s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "used up")
+		require.Contains(t, s.attempt(t, otpID, code).ExpectProblem(http.StatusConflict, "CONFLICT", "").Message, "no attempts left")
 	})
 	t.Run("superseded", func(t *testing.T) {
 		s := d.signer(t)

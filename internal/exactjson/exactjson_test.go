@@ -233,6 +233,9 @@ func TestMembersAndLeavesErrors(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"a":`, exactjson.DepthMax+1) + "1" + strings.Repeat("}", exactjson.DepthMax+1)
 	require.ErrorContains(t, exactjson.Leaves([]byte(deep), noLeaf), "nested deeper than 64 levels")
+	require.ErrorAs(t, exactjson.Members([]byte(`{"b":`+deep+`}`), noMember), new(*exactjson.Error))
+	deepest := `{"output":` + strings.Repeat("[", exactjson.DepthMax) + strings.Repeat("]", exactjson.DepthMax) + `}`
+	require.NoError(t, exactjson.Members([]byte(deepest), noMember), "a result may wrap an output of the greatest depth")
 	stop := errors.New("stop")
 	require.ErrorIs(t, exactjson.Members([]byte(`{"a":1}`), func(string, []byte) error { return stop }), stop)
 	for _, text := range []string{`{"a":1}`, `{"a":{}}`, `{"a":{"b":1}}`} {

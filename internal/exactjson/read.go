@@ -30,8 +30,8 @@ func Decode(text []byte) (any, error) {
 }
 
 // Members calls yield with each member of a JSON object in the order of the
-// text: its name, and its value as it is written. It returns the error of
-// yield; all other errors are *Error.
+// text: its name, and its value as it is written. Each value may nest DepthMax
+// levels of its own. Members returns the error of yield; all other errors are *Error.
 func Members(object []byte, yield func(name string, value []byte) error) error {
 	r := newReader(object)
 	if r.peek() != '{' {
@@ -45,7 +45,7 @@ func Members(object []byte, yield func(name string, value []byte) error) error {
 		}
 		r.peek() // passes over the white space before the value
 		begin := r.at
-		if _, err := r.value(1); err != nil {
+		if _, err := r.value(0); err != nil { // stored results wrap values of DepthMax levels
 			return err
 		}
 		if stopped = yield(name, object[begin:r.at]); stopped != nil {

@@ -5,6 +5,7 @@ package writebatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -174,6 +175,9 @@ func (w *Writer[K, T, R]) try(ctx context.Context, key K, items []T) (results []
 	defer cancel()
 	err = fault.Safely(func() (err error) {
 		results, err = w.config.Write(ctx, key, items)
+		if err == nil && results != nil && len(results) != len(items) {
+			err = fmt.Errorf("%d results for %d items", len(results), len(items))
+		}
 		return err
 	})
 	return results, postgres.Translate(err)

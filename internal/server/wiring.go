@@ -141,8 +141,8 @@ func (s *Server) newSide(pool *pgxpool.Pool, plans *catalog.Catalog, enqueue *jo
 // workerParts returns the parts of the background side that work on jobs.
 func (s *Server) workerParts() workers.Parts {
 	side, pool := s.parts.background, s.pools.Workers
-	// One processor stays free for requests: during a large batch a caller's p99 is 17 ms
-	// instead of 30 on a machine with two.
+	// One processor stays free for requests, so that a large batch does not delay a caller's
+	// response (docs/performance.md).
 	processors := batch.NewProcessors(max(1, runtime.GOMAXPROCS(0)-1))
 	return workers.Parts{
 		Pool: pool, Executions: side.executions, Batches: side.batches, Consents: side.consents,
